@@ -151,10 +151,10 @@ def test_a_job_that_kills_its_workers_is_quarantined_with_the_evidence(fleet: Si
         assert job.row.reason == "crash_loop"
         assert (job.attempt, job.row.crashes, job.max_attempts) == (3, 3, 21)
         assert len(job.errors) == 3
-        letter = app.dead.get(job.id)
-        assert letter.reason == "crash_loop"
-        told = [f"-{process.pid}-" in worker for process, (_, worker) in zip(dead, letter.crashes, strict=True)]
-        assert told == [True, True, True], letter.crashes
+        dead_letter = app.dead.get(job.id)
+        assert dead_letter.reason == "crash_loop"
+        told = [f"-{process.pid}-" in worker for process, (_, worker) in zip(dead, dead_letter.crashes, strict=True)]
+        assert told == [True, True, True], dead_letter.crashes
         assert app.enqueue("touch", 4).result(PATIENCE) == 8, "the next worker lives"
 
 

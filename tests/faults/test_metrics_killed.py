@@ -56,7 +56,7 @@ def test_whoever_is_killed_each_event_counts_once(url: str, chance: random.Rando
         jobs = [str(number) for number in range(JOBS)]
         for number in range(PAGES):
             group = EventGroup("job.completed", app.clock.now(), f"q{number % 3}", "work", "w1", jobs, runs=[5] * JOBS)
-            app.engine.events.tell([group])
+            app.engine.events.append([group])
         cut_off = 0
         for _ in range(2):
             before = completed(app)[-1]

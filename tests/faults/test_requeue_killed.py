@@ -54,7 +54,9 @@ def check_each_record_with_its_job(app: Headrace) -> None:
     jobs = {row.id: row for row in app.engine.queries.find(Filter(), JOBS + 1).jobs}
     dead_letters = app.engine.dead_letters.find(DeadLetterFilter(), 2 * JOBS)
     assert (len(jobs), len(dead_letters)) == (JOBS, JOBS)
-    seen = Counter((letter.status, letter.requeues, jobs[letter.job_id].state) for letter in dead_letters)
+    seen = Counter(
+        (dead_letter.status, dead_letter.requeues, jobs[dead_letter.job_id].state) for dead_letter in dead_letters
+    )
     assert set(seen) <= {("pending", 0, State.FAILED), ("requeued", 1, State.PENDING)}
 
 

@@ -39,12 +39,12 @@ def test_a_job_killed_behind_each_of_its_steps_does_each_of_them_once(
         assert job.result(WITHIN) == ["one done", "two done", "three done"]
         assert traces(tmp_path) == ["one", "two", "three"]
         assert (job.attempt, job.row.crashes) == (4, 3)
-        told = [
+        entries = [
             (str(entry.event), entry.message) for entry in job.history() if entry.event in ("step", "lease_expired")
         ]
-        steps = [message for event, message in told if event == "step"]
+        steps = [message for event, message in entries if event == "step"]
         assert steps == ["one", "two", "three"]
-        assert [event for event, _ in told] == ["step", "lease_expired"] * 3
+        assert [event for event, _ in entries] == ["step", "lease_expired"] * 3
 
 
 def test_a_step_killed_in_its_middle_is_done_again_and_the_one_before_is_not(
@@ -81,9 +81,11 @@ def test_a_storm_of_kills_repeats_no_step_that_was_stored(
         assert [job.result(WITHIN) for job in jobs] == list(range(8))
         done, kills = Counter(traces(tmp_path)), 0
         for name, job in zip(names, jobs, strict=True):
-            told = job.history()  # and not row.crashes: these begin anew when a run comes back, as one that sleeps does
-            hits = sum(entry.event == "lease_expired" for entry in told)
-            assert [entry.message for entry in told if entry.event == "step"] == [str(n) for n in range(20)], (
+            entries = (
+                job.history()
+            )  # and not row.crashes: these begin anew when a run comes back, as one that sleeps does
+            hits = sum(entry.event == "lease_expired" for entry in entries)
+            assert [entry.message for entry in entries if entry.event == "step"] == [str(n) for n in range(20)], (
                 "each step counts once, and in its order"
             )
             repeated = sum(done[f"{name}-{n}"] - 1 for n in range(20))

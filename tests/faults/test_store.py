@@ -214,8 +214,8 @@ def test_a_process_stopped_while_it_writes_makes_others_fail_not_hang(url: str) 
         assert process.stdout.readline() == b"holding\n"
         stop(process)
         with Headrace(url) as app:
-            _engine(app).store._patience = 0.5
-            _engine(app).store._turnstile._patience = 0.5
+            _engine(app).store._lock_timeout = 0.5
+            _engine(app).store._turnstile._timeout = 0.5
             with pytest.raises(EngineUnavailable, match="locked"):
                 app.enqueue("second")
             process.kill()
@@ -242,17 +242,17 @@ while True:
 
 
 def test_what_enqueue_returned_survives_the_producers_death(url: str) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     for _ in range(3):
         with _python(_PRODUCER, url) as process:
             assert process.stdout is not None
-            told += [process.stdout.readline().decode().strip() for _ in range(50)]
+            lines += [process.stdout.readline().decode().strip() for _ in range(50)]
             process.kill()
-            told += [line.decode().strip() for line in process.stdout if line.endswith(b"\n")]
+            lines += [line.decode().strip() for line in process.stdout if line.endswith(b"\n")]
     with Headrace(url) as app:
-        stored = {row.id for row in app.engine.queries.get(told)}
-        assert stored == set(told)
-        assert len(told) >= 150
+        stored = {row.id for row in app.engine.queries.get(lines)}
+        assert stored == set(lines)
+        assert len(lines) >= 150
 
 
 def _python(code: str, url: str) -> subprocess.Popen[bytes]:

@@ -216,7 +216,7 @@ class Explaining:
         self._walks = walks
         self.plans: list[Plan] = []
 
-    def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
+    def fetch(self, statement: str, /, where: str = "", **values: Any) -> Any:
         text = self._store.sql[statement].replace("{where}", where)
         self.plans.append(explained(self._store.own, text, values))
         if self._walks:

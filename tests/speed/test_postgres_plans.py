@@ -21,7 +21,7 @@ from headrace.core.retention.staleness import AgeQuery
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import search
 from headrace.engines.sql.queries import SqlQueries
-from headrace.engines.sql.search_plan import lead_of
+from headrace.engines.sql.search_plan import plan_of
 from headrace.engines.sql.staleness import SqlStalenessStore
 from tests.speed.explaining import Explaining, Plan, Store, explained, values_of
 from tests.support.builders import NOW, only, settle, succeed
@@ -267,7 +267,7 @@ def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> N
 def walk(store: Store, place: list[Any]) -> list[Plan]:
     """The plans of one look that goes on from here, through all that is left."""
     database = Explaining(store, walks=True)
-    SqlStalenessStore(database).aged(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
+    SqlStalenessStore(database).by_age(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
     return database.plans
 
 
@@ -333,7 +333,7 @@ def test_a_page_of_many_is_read_along_one_index(store: Store, monkeypatch: pytes
     check_each(product([None, "150000"], PAGES), check)
 
 
-FEW = {name: which for name, (which, _) in PAGES.items() if lead_of(which).sets}
+FEW = {name: which for name, (which, _) in PAGES.items() if plan_of(which).sets}
 
 
 def test_a_page_of_few_is_read_by_their_numbers(store: Store) -> None:

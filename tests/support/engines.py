@@ -82,7 +82,7 @@ def copy_tables_into_memory_stores() -> None:
         made.path.write_bytes(_template())
         return made
 
-    sqlite_engine._new_scratch = scratch
+    sqlite_engine._new_temporary_store = scratch
 
 
 # -- PostgreSQL. The modules of servers are imported where they are used: another process starts faster without them.

@@ -68,14 +68,14 @@ def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
 def _open(settings: Settings, clock: Clock | None) -> Engine:
     scheme = settings.url.partition(":")[0].lower()
     if scheme == "memory":
-        return SqliteEngine(None, clock=clock, tells=settings.events)
+        return SqliteEngine(None, clock=clock, record_events=settings.events)
     if scheme == "sqlite":
         return SqliteEngine(
             _sqlite_path(settings.url),
             durability=settings.durability,
             auto_migrate=settings.auto_migrate,
             clock=clock,
-            tells=settings.events,
+            record_events=settings.events,
         )
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(settings, clock)
@@ -116,7 +116,7 @@ def _open_postgres(settings: Settings, clock: Clock | None) -> Engine:
         from headrace.engines.postgres.engine import PostgresEngine
     except ImportError as error:
         raise _missing(settings.url, "postgres", error) from None
-    return PostgresEngine(settings.url, auto_migrate=settings.auto_migrate, clock=clock, tells=settings.events)
+    return PostgresEngine(settings.url, auto_migrate=settings.auto_migrate, clock=clock, record_events=settings.events)
 
 
 def _open_redis(settings: Settings, clock: Clock | None) -> Engine:
@@ -124,7 +124,7 @@ def _open_redis(settings: Settings, clock: Clock | None) -> Engine:
         from headrace.engines.redis.engine import RedisEngine
     except ImportError as error:
         raise _missing(settings.url, "redis", error) from None
-    return RedisEngine(settings.url, clock=clock, tells=settings.events)
+    return RedisEngine(settings.url, clock=clock, record_events=settings.events)
 
 
 def _missing(url: str, extra: str, error: ImportError) -> ConfigError:

@@ -45,7 +45,7 @@ def count_jobs(path: Path) -> int:
 
 
 def put_archive(path: Path, pages: Iterable[Sequence[ArchiveRow]]) -> None:
-    """Write these rows into a backup that nobody has open, in the place of what it has."""
+    """Replace the archive of a backup, which no process may have open, by these rows."""
     with explained(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute(FILE["drop_archive"])
         for number, page in enumerate(pages):

@@ -258,7 +258,7 @@ class RemoteWorkers:
         if not claims or not self._app.settings.events:
             return
         now = self._now()
-        self._app.engine.events.tell(
+        self._app.engine.events.append(
             [
                 EventGroup(
                     STARTED,

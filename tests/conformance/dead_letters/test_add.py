@@ -22,11 +22,11 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     assert engine.dead_letters.add(ORDER, "ann", "look at this", now=LATER) == "added"
     job = row(engine)
     assert (job.state, job.reason, job.finished_at, job.version) == (State.FAILED, "wrong", LATER, version + 1)
-    letter = pending(engine)
-    assert (letter.reason, letter.entered_at, letter.fingerprint) == ("wrong", LATER, "aa")
-    was = snapshot_of(letter)
+    dead_letter = pending(engine)
+    assert (dead_letter.reason, dead_letter.entered_at, dead_letter.fingerprint) == ("wrong", LATER, "aa")
+    was = snapshot_of(dead_letter)
     assert (was.state, was.error_type, was.error_message, was.version) == (state, "OSError", "away", version)
-    assert [(note.at, note.text, note.by) for note in notes_of(letter.notes)] == [(LATER, "look at this", "ann")]
+    assert [(note.at, note.text, note.by) for note in notes_of(dead_letter.notes)] == [(LATER, "look at this", "ann")]
     filed = engine.queries.history("job")[-1]
     assert (filed.event, filed.source, filed.detail) == (Trigger.FAIL, state, "wrong (by ann)")
     assert types_after(engine, told) == ["job.failed", "dead.entered"]
@@ -35,14 +35,14 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
 def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None:
     bring(engine, state)
-    for letter in engine.dead_letters.latest(["job"]):
-        engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
+    for dead_letter in engine.dead_letters.latest(["job"]):
+        engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
     before, history = row(engine), engine.queries.history("job")
     assert engine.dead_letters.add(ORDER, now=LATER) == "added"
     assert (row(engine), engine.queries.history("job")) == (before, history)
-    letter = pending(engine)
-    assert (snapshot_of(letter).state, letter.notes) == (state, None)
-    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    dead_letter = pending(engine)
+    assert (snapshot_of(dead_letter).state, dead_letter.notes) == (state, None)
+    (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert (done.result, row(engine).state) == ("requeued", State.PENDING)
 
 
@@ -55,9 +55,9 @@ def test_a_job_that_runs_or_has_completed_is_left_alone(engine: Engine, state: S
 
 
 def test_there_is_one_pending_record_of_a_job(engine: Engine) -> None:
-    letter = dead(engine)
+    dead_letter = dead(engine)
     assert engine.dead_letters.add(ORDER, now=LATER) == "pending"
-    assert pending(engine) == letter
+    assert pending(engine) == dead_letter
     assert engine.dead_letters.add(NewDeadLetter("nowhere", "wrong"), now=LATER) == "missing"
 
 

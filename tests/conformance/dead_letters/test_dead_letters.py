@@ -196,12 +196,12 @@ def test_groups_are_by_fingerprint_the_biggest_first(engine: Engine) -> None:
 
 
 def test_tallies_are_by_reason_and_status(engine: Engine) -> None:
-    assert engine.dead_letters.tallies() == []
+    assert engine.dead_letters.stats() == []
     for number in range(3):
         dead(engine, f"j{number}", at=NOW + number)
     dead(engine, "odd", at=NOW, reason="odd")
     engine.dead_letters.requeue([RequeueRequest(pending(engine, "j1").id)], now=LATER)
-    assert sorted(engine.dead_letters.tallies(), key=lambda tally: (tally.reason, tally.status)) == [
+    assert sorted(engine.dead_letters.stats(), key=lambda tally: (tally.reason, tally.status)) == [
         DeadLetterStats("odd", "pending", 1, 0, NOW, NOW),
         DeadLetterStats("permanent", "pending", 2, 0, NOW, NOW + 2),
         DeadLetterStats("permanent", "requeued", 1, 1, NOW + 1, NOW + 1),
@@ -272,7 +272,7 @@ def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None
     assert engine.dead_letters.purge(["pending"], NOW + 1, 10) == 1
     assert engine.dead_letters.count(PENDING) == 0
     assert [group.count for group in engine.dead_letters.groups((), 10)] == [1]
-    assert [tally.status for tally in engine.dead_letters.tallies()] == ["cancelled"]
+    assert [tally.status for tally in engine.dead_letters.stats()] == ["cancelled"]
 
 
 def test_a_purge_takes_no_more_than_asked(engine: Engine) -> None:
@@ -298,7 +298,7 @@ def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) 
     assert engine.dead_letters.latest(["one", "two"]) == []
     assert [letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)] == [stays.id]
     assert engine.dead_letters.count(PENDING) == 1
-    assert [tally.count for tally in engine.dead_letters.tallies()] == [1]
+    assert [tally.count for tally in engine.dead_letters.stats()] == [1]
 
 
 def test_a_removed_record_leaves_room_for_the_next(engine: Engine) -> None:

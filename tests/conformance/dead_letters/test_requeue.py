@@ -39,15 +39,15 @@ from tests.support.waiting import PATIENCE
 
 
 def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> None:
-    letter = dead(engine, priority=5)
+    dead_letter = dead(engine, priority=5)
     before = row(engine)
-    asked = RequeueRequest(letter.id, boost=10)
+    asked = RequeueRequest(dead_letter.id, boost=10)
     (done,) = engine.dead_letters.requeue([asked], "ops", "fixed it", "requeued from the desk", now=LATER)
-    assert done == Requeued(letter.id, "job", "requeued", 1)
+    assert done == Requeued(dead_letter.id, "job", "requeued", 1)
     job = row(engine)
     assert (job.state, job.attempt, job.priority, job.run_at) == (State.PENDING, 0, 15, LATER)
     assert (job.version, job.finished_at, job.reason) == (before.version + 1, None, None)
-    resolved = one(engine, letter.id)
+    resolved = one(engine, dead_letter.id)
     assert (resolved.status, resolved.resolved_at, resolved.resolved_by) == ("requeued", LATER, "ops")
     assert resolved.requeues == 1
     (remark,) = notes_of(resolved.notes)
@@ -60,22 +60,22 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
 
 
 def test_the_errors_of_before_stay_in_the_history(engine: Engine) -> None:
-    letter = dead(engine)
-    engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    dead_letter = dead(engine)
+    engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert [entry.error_type for entry in engine.queries.history("job")] == ["KeyError", None]
 
 
 @pytest.mark.parametrize(("priority", "boost", "expected"), [(95, 10, 100), (-95, -10, -100), (3, 0, 3)])
 def test_a_raised_priority_stays_in_its_range(engine: Engine, priority: int, boost: int, expected: int) -> None:
-    letter = dead(engine, priority=priority)
-    engine.dead_letters.requeue([RequeueRequest(letter.id, boost=boost)], now=LATER)
+    dead_letter = dead(engine, priority=priority)
+    engine.dead_letters.requeue([RequeueRequest(dead_letter.id, boost=boost)], now=LATER)
     assert row(engine).priority == expected
     assert claim_one(engine, now=LATER).priority == expected
 
 
 def test_the_arguments_may_be_others(engine: Engine) -> None:
-    letter = dead(engine, payload="[1]", checksum=1, tags=("red",))
-    engine.dead_letters.requeue([RequeueRequest(letter.id, payload="[2]", checksum=2)], now=LATER)
+    dead_letter = dead(engine, payload="[1]", checksum=1, tags=("red",))
+    engine.dead_letters.requeue([RequeueRequest(dead_letter.id, payload="[2]", checksum=2)], now=LATER)
     claimed = claim_one(engine, now=LATER)
     assert (claimed.payload, claimed.checksum) == ("[2]", 2)
     assert ids_of(engine, Filter(tag="red")) == ["job"]
@@ -86,8 +86,8 @@ def ids_of(engine: Engine, which: Filter) -> list[str]:
 
 
 def test_a_requeue_for_later_is_scheduled(engine: Engine) -> None:
-    letter = dead(engine)
-    engine.dead_letters.requeue([RequeueRequest(letter.id, run_at=LATER + SECOND)], now=LATER)
+    dead_letter = dead(engine)
+    engine.dead_letters.requeue([RequeueRequest(dead_letter.id, run_at=LATER + SECOND)], now=LATER)
     assert (row(engine).state, row(engine).run_at) == (State.SCHEDULED, LATER + SECOND)
     assert engine.queries.history("job")[-1].target == State.SCHEDULED
     assert claim_one(engine, now=LATER + SECOND).id == "job"
@@ -101,17 +101,17 @@ def test_a_job_of_a_lifo_queue_stays_one(engine: Engine) -> None:
 
 
 def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
-    letter, at = dead(engine), NOW
+    dead_letter, at = dead(engine), NOW
     for count in range(1, 3):
         at += HOUR
-        (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id, most=2)], now=at)
+        (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id, most=2)], now=at)
         assert (done.result, done.requeues) == ("requeued", count)
-        letter = fail_again(engine, at=at)
-        assert letter.requeues == count
-    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id, most=2)], "ops", "no more", now=at)
-    assert done == Requeued(letter.id, "job", "used_up", 2)
+        dead_letter = fail_again(engine, at=at)
+        assert dead_letter.requeues == count
+    (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id, most=2)], "ops", "no more", now=at)
+    assert done == Requeued(dead_letter.id, "job", "used_up", 2)
     assert row(engine).state is State.FAILED
-    ended = one(engine, letter.id)
+    ended = one(engine, dead_letter.id)
     assert (ended.status, ended.resolved_by, ended.requeues) == ("permanently_failed", "system_max_retries", 2)
     told, why = notes_of(ended.notes)
     assert (told.text, told.by) == ("no more", "ops")
@@ -128,18 +128,20 @@ def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
 
 
 def test_a_job_that_is_gone_is_stored_anew(engine: Engine) -> None:
-    letter = dead(engine, priority=3, payload="[1]", tags=("red",), metadata='{"a":1}', max_attempts=5, queue="mail")
+    dead_letter = dead(
+        engine, priority=3, payload="[1]", tags=("red",), metadata='{"a":1}', max_attempts=5, queue="mail"
+    )
     version = row(engine).version
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
-    assert engine.dead_letters.get([letter.id]) == [letter]
-    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
-    assert done == Requeued(letter.id, "job", "stored_anew", 1)
+    assert engine.dead_letters.get([dead_letter.id]) == [dead_letter]
+    (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
+    assert done == Requeued(dead_letter.id, "job", "stored_anew", 1)
     job = row(engine)
     assert (job.state, job.priority, job.payload, job.checksum) == (State.PENDING, 13, "[1]", 7)
     assert (job.queue, job.max_attempts, job.metadata, job.created_at) == ("mail", 5, '{"a":1}', NOW)
     assert job.version > version
     assert ids_of(engine, Filter(tag="red")) == ["job"]
-    assert one(engine, letter.id).status == "requeued"
+    assert one(engine, dead_letter.id).status == "requeued"
     assert fail_again(engine, at=LATER).requeues == 1
 
 
@@ -166,38 +168,40 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
 
 
 def test_a_job_that_is_gone_may_get_other_arguments_and_another_time(engine: Engine) -> None:
-    letter = dead(engine)
+    dead_letter = dead(engine)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
-    engine.dead_letters.requeue([RequeueRequest(letter.id, run_at=LATER + 1, payload="[2]", checksum=2)], now=LATER)
+    engine.dead_letters.requeue(
+        [RequeueRequest(dead_letter.id, run_at=LATER + 1, payload="[2]", checksum=2)], now=LATER
+    )
     job = row(engine)
     assert (job.state, job.run_at, job.payload, job.checksum) == (State.SCHEDULED, LATER + 1, "[2]", 2)
 
 
 def test_a_new_job_of_the_same_id_is_left_alone(engine: Engine) -> None:
-    letter = dead(engine)
+    dead_letter = dead(engine)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     engine.insert([new_job("job", version=NOW)], now=NOW)
     before = row(engine)
-    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert (done.result, row(engine)) == ("busy", before)
-    assert engine.dead_letters.get([letter.id]) == [letter]
+    assert engine.dead_letters.get([dead_letter.id]) == [dead_letter]
 
 
 def test_only_a_pending_record_is_requeued(engine: Engine) -> None:
-    letter = dead(engine)
-    engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
-    verdicts = [
+    dead_letter = dead(engine)
+    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
+    results = [
         done.result
-        for done in engine.dead_letters.requeue([RequeueRequest(letter.id), RequeueRequest("nowhere")], now=LATER)
+        for done in engine.dead_letters.requeue([RequeueRequest(dead_letter.id), RequeueRequest("nowhere")], now=LATER)
     ]
-    assert verdicts == ["resolved", "missing"]
+    assert results == ["resolved", "missing"]
     assert row(engine).state is State.FAILED
 
 
 def test_many_are_requeued_together(engine: Engine) -> None:
     dead_letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(5)]
     engine.queries.move(the("j3"), Trigger.DELETE, 1, now=NOW)
-    done = engine.dead_letters.requeue([RequeueRequest(letter.id) for letter in dead_letters], now=LATER)
+    done = engine.dead_letters.requeue([RequeueRequest(dead_letter.id) for dead_letter in dead_letters], now=LATER)
     assert [each.result for each in done] == ["requeued", "requeued", "requeued", "stored_anew", "requeued"]
     assert set(states(engine).values()) == {State.PENDING}
     assert engine.dead_letters.count(PENDING) == 0
@@ -208,21 +212,21 @@ def test_many_are_requeued_together(engine: Engine) -> None:
 def test_one_of_many_at_once_requeues_a_record(store: StoreUnderTest) -> None:
     engine = store.open()
     dead_letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(10)]
-    orders = [RequeueRequest(letter.id) for letter in dead_letters]
+    orders = [RequeueRequest(dead_letter.id) for dead_letter in dead_letters]
     engines = [store.open() for _ in range(4)]
     answers = together(4, lambda number: engines[number].dead_letters.requeue(orders[:: (-1) ** number], now=LATER))
-    verdicts = [done.result for answer in answers for done in answer]
-    assert (verdicts.count("requeued"), verdicts.count("resolved")) == (10, 30)
-    assert [letter.requeues for letter in engine.dead_letters.find(DeadLetterFilter(), 100)] == [1] * 10
+    results = [done.result for answer in answers for done in answer]
+    assert (results.count("requeued"), results.count("resolved")) == (10, 30)
+    assert [dead_letter.requeues for dead_letter in engine.dead_letters.find(DeadLetterFilter(), 100)] == [1] * 10
 
 
 def test_a_requeue_wakes_workers(engine: Engine) -> None:
-    letter = dead(engine)
+    dead_letter = dead(engine)
     bell = engine.listen("work")
     try:
         while bell.wait(0.05):  # rings of before
             pass
-        engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
+        engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
         assert bell.wait(PATIENCE)
     finally:
         bell.close()
@@ -239,11 +243,11 @@ def test_what_waited_for_a_requeued_job_waits_again(engine: Engine) -> None:
 
 
 def test_a_job_with_a_key_is_requeued_like_any_other(engine: Engine) -> None:
-    letter = dead(engine, unique_key="key")
-    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
-    assert done == Requeued(letter.id, "job", "requeued", 1)
+    dead_letter = dead(engine, unique_key="key")
+    (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
+    assert done == Requeued(dead_letter.id, "job", "requeued", 1)
     assert (row(engine).state, row(engine).unique_key) == (State.PENDING, "key")
-    assert [verdict.id for verdict in engine.insert_unique([candidate("twin", key="key")], now=LATER)] == ["job"]
+    assert [result.id for result in engine.insert_unique([candidate("twin", key="key")], now=LATER)] == ["job"]
 
 
 def test_what_waited_for_a_requeued_job_may_have_a_key(engine: Engine) -> None:

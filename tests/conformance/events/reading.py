@@ -7,7 +7,7 @@ from headrace.core.events.log import events_of
 from headrace.engines.protocol.engine import Engine
 
 
-def told(engine: Engine, after: str | None = None) -> list[Event]:
+def read_events(engine: Engine, after: str | None = None) -> list[Event]:
     """Everything behind the cursor. On PostgreSQL it may be held back while somebody else on the server writes."""
     events: list[Event] = []
     while pages := engine.events.read(after, 50):
@@ -19,4 +19,4 @@ def told(engine: Engine, after: str | None = None) -> list[Event]:
 
 def types_after(engine: Engine, cursor: str | None = None) -> list[str]:
     """The types of what was told since."""
-    return [event.type for event in told(engine, cursor)]
+    return [event.type for event in read_events(engine, cursor)]

@@ -16,7 +16,7 @@ from headrace.core.jobs.records import Claim, Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
-from tests.conformance.events.reading import told
+from tests.conformance.events.reading import read_events
 from tests.support.builders import (
     LATER,
     NOW,
@@ -42,7 +42,7 @@ from tests.support.waiting import PATIENCE
 
 def stories(engine: Engine) -> dict[str | None, list[str]]:
     found: dict[str | None, list[str]] = {}
-    for event in told(engine):
+    for event in read_events(engine):
         found.setdefault(event.job_id, []).append(event.type)
     return found
 
@@ -66,7 +66,7 @@ def test_a_store_where_nothing_has_happened_tells_nothing(engine: Engine) -> Non
 def test_a_job_is_told_from_its_beginning_to_its_end(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.exchange([succeed(claimed, at=NOW + 5)], None, now=NOW + 5, groups=ran(claimed, at=NOW + 5))
-    enqueued, started, completed = told(engine)
+    enqueued, started, completed = read_events(engine)
     assert (enqueued.type, enqueued.job_id, enqueued.queue, enqueued.task) == ("job.enqueued", "job", "default", "work")
     assert (started.type, started.attempt, started.worker, started.data) == ("job.started", 1, "w1", {"wait": 0.007})
     assert (completed.type, completed.data) == ("job.completed", {"run": 0.005})
@@ -93,7 +93,7 @@ def test_the_start_comes_before_what_follows_from_it(engine: Engine) -> None:
     begun = [EventGroup("job.started", NOW, "default", "work", "w1", ["job"], [1], [0])]
     engine.exchange([retry(claimed, NOW + 100)], None, now=NOW, groups=begun)
     assert story(engine) == ["job.enqueued", "job.started", "job.attempt_failed", "job.retry_scheduled"]
-    failed, again = told(engine)[-2:]
+    failed, again = read_events(engine)[-2:]
     assert failed.data["error"] == "ValueError"
     assert again.data == {"run_at": NOW + 100}
 
@@ -140,14 +140,14 @@ def test_a_child_is_told_that_all_it_waited_for_has_ended(engine: Engine) -> Non
     engine.exchange([succeed(claimed)], None, now=NOW, groups=ran(claimed))
     assert story(engine, "parent") == ["job.enqueued", "job.started", "job.completed"]
     assert story(engine, "child") == ["job.enqueued", "job.dependencies_met"]
-    order = [(event.job_id, event.type) for event in told(engine)]
+    order = [(event.job_id, event.type) for event in read_events(engine)]
     assert order.index(("parent", "job.completed")) < order.index(("child", "job.dependencies_met"))
 
 
 def test_a_stall_tells_who_had_the_job_since_when(engine: Engine) -> None:
     submit_and_claim(engine)
     engine.reap(10, now=NOW + 10_000_000)
-    stalled = told(engine)[-1]
+    stalled = read_events(engine)[-1]
     assert (stalled.type, stalled.worker, stalled.attempt) == ("job.stalled", "w1", 1)
     assert stalled.data["started_at"] == NOW
 
@@ -158,42 +158,42 @@ def test_pauses_and_schedules_are_told(engine: Engine) -> None:
     standing = schedule()
     engine.schedule_store.put(standing, new=True)
     engine.schedule_store.fire([firing(standing, new_job("tick-1"))], now=NOW)
-    types = [event.type for event in told(engine)]
+    types = [event.type for event in read_events(engine)]
     assert types[:2] == ["queue.paused", "queue.resumed"]
     assert sorted(types[2:]) == ["job.enqueued", "schedule.fired"]
-    assert {event.queue for event in told(engine)[:2]} == {"mail"}
+    assert {event.queue for event in read_events(engine)[:2]} == {"mail"}
 
 
 def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    [letter] = engine.dead_letters.latest(["job"])
-    engine.dead_letters.resolve([letter.id], "manually_resolved", by="ann", now=NOW)
-    resolved = told(engine)[-1]
+    [dead_letter] = engine.dead_letters.latest(["job"])
+    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", by="ann", now=NOW)
+    resolved = read_events(engine)[-1]
     assert (resolved.type, resolved.job_id) == ("dead.resolved", "job")
-    assert resolved.data["id"] == letter.id
+    assert resolved.data["id"] == dead_letter.id
     assert resolved.data["by"] == "ann"
 
 
 def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    job_exports, dead_letters = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
+    job_exports, dead_letters = engine.transfer.export_jobs(0, 10), engine.transfer.export_dead_letters("", 10)
     engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
     engine.dead_letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
-    engine.transfer.unpack(job_exports)
+    engine.transfer.import_jobs(job_exports)
     engine.transfer.import_dead_letters(dead_letters)
     assert row(engine).state is State.FAILED
-    assert told(engine, before) == []
+    assert read_events(engine, before) == []
 
 
 def test_anybody_can_go_on_behind_any_event(engine: Engine) -> None:
     engine.insert(numbered(3), now=NOW)
     settle(engine, *[retry(each, NOW) for each in claim(engine)])
-    engine.events.tell([EventGroup("queue.paused", NOW, "a"), EventGroup("queue.resumed", NOW, "a")])
-    everything = told(engine)
+    engine.events.append([EventGroup("queue.paused", NOW, "a"), EventGroup("queue.resumed", NOW, "a")])
+    everything = read_events(engine)
     assert len(everything) == 3 + 6 + 2
     for place, event in enumerate(everything):
-        assert told(engine, event.cursor) == everything[place + 1 :]
+        assert read_events(engine, event.cursor) == everything[place + 1 :]
     assert everything[-1].cursor == engine.events.last()
 
 
@@ -205,10 +205,10 @@ def test_what_is_no_cursor_is_refused(engine: Engine, cursor: Any) -> None:
 
 def test_old_pages_are_forgotten_a_few_at_a_time_but_never_the_newest(engine: Engine) -> None:
     for place in range(5):
-        engine.events.tell([EventGroup("queue.paused", NOW + place, f"q{place}")])
+        engine.events.append([EventGroup("queue.paused", NOW + place, f"q{place}")])
     assert engine.events.trim(NOW + 3, 1000, 2) == 2
     assert engine.events.trim(NOW + 3, 1000, 10) == 1
-    assert [event.queue for event in told(engine)] == ["q3", "q4"]
+    assert [event.queue for event in read_events(engine)] == ["q3", "q4"]
     last = engine.events.last()
     assert engine.events.trim(NOW + 100, 0, 10) == 1
     assert engine.events.last() == last
@@ -219,7 +219,7 @@ def test_pages_beyond_so_many_events_are_forgotten(engine: Engine) -> None:
     for place in range(5):
         engine.insert(numbered(10, f"p{place}-"), now=NOW)
     assert engine.events.trim(0, 25, 10) == 2
-    assert len(told(engine)) == 30
+    assert len(read_events(engine)) == 30
     assert engine.events.trim(0, 25, 10) == 0
 
 
@@ -261,13 +261,13 @@ def test_tables_that_were_restored_from_another_server_are_followed_from_then_on
         schema = options.partition("schema=")[2]
         db.execute(f"UPDATE {schema}.headrace_events SET xid = '1000000000000'")
     for place in range(4):
-        engine.events.tell([EventGroup("queue.paused", NOW, f"q{place}")])
-    assert [event.queue for event in told(engine)] == ["q0", "q1", "q2", "q3"]
+        engine.events.append([EventGroup("queue.paused", NOW, f"q{place}")])
+    assert [event.queue for event in read_events(engine)] == ["q0", "q1", "q2", "q3"]
     for cursor in ("1000000000000-1", "1000000000000-1.2"):
-        assert [event.queue for event in told(engine, cursor)] == ["q0", "q1", "q2", "q3"]
+        assert [event.queue for event in read_events(engine, cursor)] == ["q0", "q1", "q2", "q3"]
     assert engine.events.trim(0, 4, 2) == 1, "what is of there goes first, and pushes nothing out"
     assert engine.events.trim(0, 4, 2) == 0
-    assert len(told(engine)) == 4
+    assert len(read_events(engine)) == 4
 
 
 @pytest.mark.engines("postgres")
@@ -278,10 +278,10 @@ def test_a_page_that_is_committed_late_is_not_passed_over(store: StoreUnderTest,
     with psycopg.connect(store.address.partition("?")[0]) as slow:
         engine.joined(slow).insert([new_job("slow")])
         engine.insert([new_job("quick")], now=NOW)
-        assert [event.job_id for event in told(engine)] == ["first"], "what is behind an open one is held back"
-        assert engine.events.last() == told(engine)[-1].cursor
+        assert [event.job_id for event in read_events(engine)] == ["first"], "what is behind an open one is held back"
+        assert engine.events.last() == read_events(engine)[-1].cursor
         slow.commit()
-    assert sorted(str(event.job_id) for event in told(engine)) == ["first", "quick", "slow"]
+    assert sorted(str(event.job_id) for event in read_events(engine)) == ["first", "quick", "slow"]
 
 
 @pytest.mark.engines("sqlite")
@@ -293,4 +293,4 @@ def test_what_is_rolled_back_was_never_told(store: StoreUnderTest, engine: Engin
         db.rollback()
         engine.joined(db).insert([new_job("ever")])
         db.commit()
-    assert [event.job_id for event in told(engine, before)] == ["ever"]
+    assert [event.job_id for event in read_events(engine, before)] == ["ever"]

@@ -298,14 +298,14 @@ def test_a_flow_disappears_with_the_last_of_its_jobs(engine: Engine) -> None:
 
 
 def test_a_full_queue_takes_nothing_of_a_plant(engine: Engine) -> None:
-    engine.queries.rule_queue("small", QueueRules(max_length=1))
+    engine.queries.set_queue_rules("small", QueueRules(max_length=1))
     with pytest.raises(QueueFull):
         engine.insert_graph([new_job("a", queue="small"), child("b", queue="small")], [Dependency("a", "b")], now=NOW)
     assert (states(engine), engine.queries.edges(["a"])) == ({}, [])
 
 
 def test_a_store_that_has_moved_takes_nothing_of_a_plant(engine: Engine) -> None:
-    engine.transfer.post(StoreStatus("moved", "elsewhere", NOW))
+    engine.transfer.set_status(StoreStatus("moved", "elsewhere", NOW))
     with pytest.raises(StoreMoved):
         plant_flow(engine, "f", "a", "b")
     assert (states(engine), engine.queries.flows(9)) == ({}, [])
@@ -325,13 +325,13 @@ def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
         [new_job("x"), child("y", flow="f")], [Dependency("x", "b", "hold"), Dependency("b", "y", "run")], now=NOW
     )
     settle(engine, succeed(claim_one(engine)))
-    job_exports, edges = engine.transfer.pack(0, 100), engine.queries.edges(["a", "b", "x", "y"])
+    job_exports, edges = engine.transfer.export_jobs(0, 100), engine.queries.edges(["a", "b", "x", "y"])
     flows = engine.queries.flows(9)
     before = carried(engine)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 99, now=NOW)
     assert (engine.queries.flows(9), engine.queries.edges(["a", "b", "x", "y"])) == ([], [])
-    assert engine.transfer.unpack(job_exports) == 4
+    assert engine.transfer.import_jobs(job_exports) == 4
     for _ in range(2):
         engine.transfer.import_flows([tally.flow for tally in flows])
         engine.transfer.import_edges([*edges, Dependency("a", "nowhere")])

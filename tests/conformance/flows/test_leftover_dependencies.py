@@ -66,7 +66,7 @@ def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
 def test_at_a_store_that_has_moved_nothing_is_left_behind(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b")], now=NOW)
     held = {found.id: found for found in claim(engine)}
-    engine.transfer.post(StoreStatus("moved", "elsewhere", NOW))
+    engine.transfer.set_status(StoreStatus("moved", "elsewhere", NOW))
     outcome = leaving(held["a"], [new_job("left")], [Dependency("left", "a")])
     assert settle(engine, outcome, succeed(held["b"])) == [outcome]
     assert states(engine) == {"a": State.RUNNING, "b": State.COMPLETED}
@@ -92,7 +92,7 @@ def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
     (folder / "target").mkdir()
     with ExitStack() as at_end:
         target = StoreUnderTest(elsewhere, folder / "target", at_end).open()
-        target.transfer.unpack(engine.transfer.pack(0, 10))
+        target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
         target.transfer.import_edges(engine.queries.edges(["a", "left"]))
         [left] = claim(target, now=NOW + 2 * HOUR)
         settle(target, succeed(left), now=NOW + 2 * HOUR)

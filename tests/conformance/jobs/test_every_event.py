@@ -74,9 +74,9 @@ ACTS: dict[Trigger, list[Act]] = {
     Trigger.REVIVE: [move(Trigger.REVIVE)],
     Trigger.HURRY: [move(Trigger.HURRY)],
     Trigger.AMEND: [
-        lambda engine, _: engine.queries.amend("job", JobUpdate(priority=5), now=NOW),
-        lambda engine, _: engine.queries.amend("job", JobUpdate(run_at=LATER + 1), now=NOW),
-        lambda engine, _: engine.queries.amend("job", JobUpdate(run_at=NOW), now=NOW),
+        lambda engine, _: engine.queries.update("job", JobUpdate(priority=5), now=NOW),
+        lambda engine, _: engine.queries.update("job", JobUpdate(run_at=LATER + 1), now=NOW),
+        lambda engine, _: engine.queries.update("job", JobUpdate(run_at=NOW), now=NOW),
     ],
     Trigger.STALE: [judged("dead"), judged("fail")],
     Trigger.DELETE: [move(Trigger.DELETE)],

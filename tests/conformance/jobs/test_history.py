@@ -25,7 +25,7 @@ from tests.support.builders import (
 
 def test_a_long_life_is_told_oldest_first_with_rising_versions(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=5)], now=NOW)
-    engine.queries.amend("job", JobUpdate(priority=1), now=NOW)
+    engine.queries.update("job", JobUpdate(priority=1), now=NOW)
     settle(engine, release(claim_one(engine)))
     settle(engine, retry(claim_one(engine), NOW))
     settle(engine, snooze(claim_one(engine), NOW))

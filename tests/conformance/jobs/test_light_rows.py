@@ -69,7 +69,7 @@ def test_a_light_look_ahead(engine: Engine) -> None:
 @pytest.mark.engines("redis")
 def test_a_light_read_of_a_damaged_record_tells_what_is_left(redis_engine: RedisEngine) -> None:
     a_job(redis_engine, LONG_CALL, LONG_RESULT)
-    ask, tag = redis_engine.connections.ask, f"{{{redis_engine.prefix}}}"
+    ask, tag = redis_engine.connections.command, f"{{{redis_engine.prefix}}}"
     number = ask("HGET", f"{tag}:ids", "job")
     ask("HSET", f"{tag}:jobs", number, ask("HGET", f"{tag}:jobs", number)[:2000])
     assert redis_engine.queries.get(["job"], light=True) == redis_engine.queries.get(["job"])

@@ -205,7 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
     def amend(self, pick: int, priority: int | None, delay: int | None, queue: str | None) -> None:
         chosen = self._any_job(pick).id
         changes = JobUpdate(priority, None if delay is None else self.now + delay, queue)
-        amended = self.engines[0].queries.amend(chosen, changes, now=self.now)
+        amended = self.engines[0].queries.update(chosen, changes, now=self.now)
         assert amended == self.model.amend(chosen, changes, self.now)
 
     @rule(queue=st.sampled_from(QUEUES), paused=st.booleans())

@@ -177,7 +177,7 @@ def test_a_revival_resolves_the_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, by="ann", now=NOW)
-    assert [letter.status for letter in store.dead_letters()] == ["requeued"]
+    assert [dead_letter.status for dead_letter in store.dead_letters()] == ["requeued"]
 
 
 def test_a_revival_fences_out_the_worker_of_the_life_before(engine: Engine) -> None:
@@ -231,7 +231,7 @@ def test_a_new_job_of_a_deleted_id_takes_over_its_open_dead_letter(store: StoreU
     bring(engine, State.FAILED)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     settle(engine, fail(submit_and_claim(engine), reason="again", at=NOW + SECOND))
-    assert [(letter.job_id, letter.reason) for letter in store.dead_letters()] == [("job", "again")]
+    assert [(dead_letter.job_id, dead_letter.reason) for dead_letter in store.dead_letters()] == [("job", "again")]
 
 
 def test_a_dead_letter_outlives_its_job(store: StoreUnderTest) -> None:
@@ -239,4 +239,4 @@ def test_a_dead_letter_outlives_its_job(store: StoreUnderTest) -> None:
     bring(engine, State.FAILED)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert states(engine) == {}
-    assert [letter.job_id for letter in store.dead_letters()] == ["job"]
+    assert [dead_letter.job_id for dead_letter in store.dead_letters()] == ["job"]

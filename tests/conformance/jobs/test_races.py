@@ -170,10 +170,10 @@ def test_a_cancelled_and_revived_job_refuses_the_worker_it_was_taken_from(engine
 
 def test_an_operators_change_and_a_claim_do_not_both_win(engine: Engine, other: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    assert other.queries.amend("job", JobUpdate(queue="slow"), now=NOW)
+    assert other.queries.update("job", JobUpdate(queue="slow"), now=NOW)
     claimed = claim_one(engine)
     assert claimed.queue == "slow"
-    assert not other.queries.amend("job", JobUpdate(queue="fast"), now=NOW)
+    assert not other.queries.update("job", JobUpdate(queue="fast"), now=NOW)
 
 
 def test_a_worker_of_a_deleted_job_cannot_settle_a_new_job_of_the_same_id(engine: Engine, other: Engine) -> None:

@@ -76,9 +76,9 @@ def test_a_job_without_attempts_left_fails_as_worker_lost(store: StoreUnderTest)
     stored = row(engine)
     assert (stored.state, stored.reason, stored.finished_at) == (State.FAILED, "worker_lost", RAN_OUT)
     assert (stored.crashes, stored.worker, stored.lease_until) == (1, "w1", None)
-    (letter,) = store.dead_letters()
-    assert (letter.job_id, letter.reason, letter.status) == ("job", "worker_lost", "pending")
-    assert letter.snapshot["payload"] == '["x"]'
+    (dead_letter,) = store.dead_letters()
+    assert (dead_letter.job_id, dead_letter.reason, dead_letter.status) == ("job", "worker_lost", "pending")
+    assert dead_letter.snapshot["payload"] == '["x"]'
     assert engine.queries.history("job")[0].target == State.FAILED
 
 
@@ -107,10 +107,10 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
     assert stored.finished_at == NOW + 3 * HOUR + LEASE
     assert [entry.target for entry in engine.queries.history("job")] == ["pending", "pending", "failed"]
-    (letter,) = engine.dead_letters.latest(["job"])
-    assert (letter.reason, letter.status) == ("crash_loop", "pending")
-    assert letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
-    snapshot = snapshot_of(letter)
+    (dead_letter,) = engine.dead_letters.latest(["job"])
+    assert (dead_letter.reason, dead_letter.status) == ("crash_loop", "pending")
+    assert dead_letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
+    snapshot = snapshot_of(dead_letter)
     assert snapshot.crashes == [(NOW + turn * HOUR + LEASE, f"w{turn}") for turn in (1, 2, 3)]
     assert snapshot.error_message == "3 times its worker died or let its lease run out: w1, w2, w3"
     assert snapshot.error_type == "WorkerLost"
@@ -128,16 +128,16 @@ def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: C
         return
     assert row(engine).crashes == 0
     assert [crash(engine, turn) for turn in (4, 5, 6)] == [State.PENDING, State.PENDING, State.FAILED]
-    (letter,) = engine.dead_letters.latest(["job"])
-    assert [worker for _, worker in snapshot_of(letter).crashes] == ["w4", "w5", "w6"]
+    (dead_letter,) = engine.dead_letters.latest(["job"])
+    assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w4", "w5", "w6"]
 
 
 def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=2)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     assert row(engine).reason == "worker_lost"
-    (letter,) = engine.dead_letters.latest(["job"])
-    assert (letter.reason, snapshot_of(letter).crashes) == ("worker_lost", [])
+    (dead_letter,) = engine.dead_letters.latest(["job"])
+    assert (dead_letter.reason, snapshot_of(dead_letter).crashes) == ("worker_lost", [])
 
 
 def test_without_a_limit_only_attempts_count(engine: Engine) -> None:
@@ -150,8 +150,8 @@ def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) 
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
     assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
-    (letter,) = engine.dead_letters.latest(["job"])
-    assert [worker for _, worker in snapshot_of(letter).crashes] == ["w3", "w4"]
+    (dead_letter,) = engine.dead_letters.latest(["job"])
+    assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w3", "w4"]
 
 
 def test_the_children_of_a_quarantined_job_are_decided_with_it(engine: Engine) -> None:

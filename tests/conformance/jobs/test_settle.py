@@ -49,7 +49,7 @@ EVERY_OUTCOME: dict[str, Make] = {
 every_outcome = pytest.mark.parametrize("make", EVERY_OUTCOME.values(), ids=EVERY_OUTCOME)
 
 
-def told(stored: JobRow, *names: str) -> tuple[object, ...]:
+def values_of(stored: JobRow, *names: str) -> tuple[object, ...]:
     return tuple(getattr(stored, name) for name in names)
 
 
@@ -65,21 +65,21 @@ def test_an_outcome_leads_to_its_state_and_ends_the_lease(engine: Engine, make: 
     assert stored.state is outcome.state
     assert stored.version == claimed.version + 1
     assert stored.lease_until is None
-    assert told(stored, "reason", "finished_at") == (outcome.reason, outcome.finished_at)
+    assert values_of(stored, "reason", "finished_at") == (outcome.reason, outcome.finished_at)
 
 
 def test_success_stores_the_result_and_who_did_it(engine: Engine) -> None:
     claimed = submit_and_claim(engine, worker="w3")
     settle(engine, succeed(claimed, at=DONE_AT, result='{"a": "ü"}'))
     stored = row(engine)
-    assert told(stored, "result", "result_checksum") == ('{"a": "ü"}', 9)
-    assert told(stored, "attempt", "worker", "started_at", "finished_at") == (1, "w3", NOW, DONE_AT)
+    assert values_of(stored, "result", "result_checksum") == ('{"a": "ü"}', 9)
+    assert values_of(stored, "attempt", "worker", "started_at", "finished_at") == (1, "w3", NOW, DONE_AT)
     assert engine.queries.history("job") == []  # the row itself tells all of it
 
 
 def test_success_may_have_no_result(engine: Engine) -> None:
     settle(engine, succeed(submit_and_claim(engine), result=None))
-    assert told(row(engine), "state", "result", "result_checksum") == (State.COMPLETED, None, None)
+    assert values_of(row(engine), "state", "result", "result_checksum") == (State.COMPLETED, None, None)
 
 
 def test_success_after_a_failed_attempt_no_longer_gives_the_reason_of_the_failure(engine: Engine) -> None:
@@ -92,7 +92,7 @@ def test_a_retry_spends_the_attempt_and_keeps_the_error(engine: Engine) -> None:
     claimed = submit_and_claim(engine, worker="w3")
     settle(engine, retry(claimed, LATER, at=DONE_AT, message="nö"))
     stored = row(engine)
-    assert told(stored, "attempt", "releases", "run_at", "rank", "worker") == (1, 0, LATER, LATER, None)
+    assert values_of(stored, "attempt", "releases", "run_at", "rank", "worker") == (1, 0, LATER, LATER, None)
     (entry,) = engine.queries.history("job")
     assert (entry.event, entry.source, entry.target) == (Trigger.RETRY, State.RUNNING, State.RETRYING)
     assert (entry.at, entry.attempt, entry.version, entry.worker) == (DONE_AT, 1, claimed.version + 1, "w3")
@@ -102,19 +102,19 @@ def test_a_retry_spends_the_attempt_and_keeps_the_error(engine: Engine) -> None:
 
 def test_a_snooze_gives_the_attempt_back(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine), LATER))
-    assert told(row(engine), "attempt", "releases", "run_at", "rank") == (0, 1, LATER, LATER)
+    assert values_of(row(engine), "attempt", "releases", "run_at", "rank") == (0, 1, LATER, LATER)
 
 
 def test_a_release_gives_the_attempt_back_and_the_place_in_the_queue(engine: Engine) -> None:
     engine.insert([new_job("job", run_at=NOW - HOUR)], now=NOW)
     settle(engine, release(claim_one(engine)))
-    assert told(row(engine), "attempt", "releases", "run_at", "rank") == (0, 1, NOW - HOUR, NOW - HOUR)
+    assert values_of(row(engine), "attempt", "releases", "run_at", "rank") == (0, 1, NOW - HOUR, NOW - HOUR)
     assert [entry.event for entry in engine.queries.history("job")] == [Trigger.RELEASE]
 
 
 def test_a_parked_job_comes_back_at_its_time(engine: Engine) -> None:
     settle(engine, park(submit_and_claim(engine), LATER))
-    assert told(row(engine), "state", "attempt", "run_at") == (State.SCHEDULED, 0, LATER)
+    assert values_of(row(engine), "state", "attempt", "run_at") == (State.SCHEDULED, 0, LATER)
     assert claim(engine, now=LATER - 1) == []
     assert claim_one(engine, now=LATER).attempt == 1
 
@@ -122,20 +122,20 @@ def test_a_parked_job_comes_back_at_its_time(engine: Engine) -> None:
 def test_a_lifo_job_stays_lifo_when_it_is_retried(engine: Engine) -> None:
     claimed = submit_and_claim(engine, lifo=True)
     settle(engine, retry(claimed, LATER))
-    assert told(row(engine), "run_at", "rank") == (LATER, -LATER)
+    assert values_of(row(engine), "run_at", "rank") == (LATER, -LATER)
 
 
 def test_failure_leaves_an_entry_and_a_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     claimed = submit_and_claim(engine, payload='["p"]', queue="q", task="t", tags=("x",))
     settle(engine, fail(claimed, at=DONE_AT, reason="attempts used up"))
-    assert told(row(engine), "state", "reason", "finished_at") == (State.FAILED, "attempts used up", DONE_AT)
+    assert values_of(row(engine), "state", "reason", "finished_at") == (State.FAILED, "attempts used up", DONE_AT)
     (entry,) = engine.queries.history("job")
     assert (entry.event, entry.target, entry.error_type) == (Trigger.FAIL, State.FAILED, "KeyError")
-    (letter,) = store.dead_letters()
-    assert (letter.job_id, letter.reason, letter.status) == ("job", "attempts used up", "pending")
+    (dead_letter,) = store.dead_letters()
+    assert (dead_letter.job_id, dead_letter.reason, dead_letter.status) == ("job", "attempts used up", "pending")
     expected = {"payload": '["p"]', "attempt": 1, "error_type": "KeyError", "error_message": "no such thing"}
-    assert {name: letter.snapshot[name] for name in expected} == expected
+    assert {name: dead_letter.snapshot[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY_OUTCOME if name != "fail"])
@@ -150,7 +150,7 @@ def test_a_job_that_fails_again_after_a_revival_has_one_pending_dead_letter(stor
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(engine, fail(claim_one(engine), reason="second", at=DONE_AT))
-    assert [(letter.reason, letter.status) for letter in store.dead_letters()] == [
+    assert [(dead_letter.reason, dead_letter.status) for dead_letter in store.dead_letters()] == [
         ("first", "requeued"),
         ("second", "pending"),
     ]
@@ -158,7 +158,11 @@ def test_a_job_that_fails_again_after_a_revival_has_one_pending_dead_letter(stor
 
 def test_a_task_that_cancels_its_own_job(engine: Engine) -> None:
     settle(engine, give_up(submit_and_claim(engine), at=DONE_AT))
-    assert told(row(engine), "state", "reason", "finished_at") == (State.CANCELLED, "cancelled by its task", DONE_AT)
+    assert values_of(row(engine), "state", "reason", "finished_at") == (
+        State.CANCELLED,
+        "cancelled by its task",
+        DONE_AT,
+    )
     assert [entry.event for entry in engine.queries.history("job")] == [Trigger.CANCEL]
 
 
@@ -256,7 +260,7 @@ def test_stale_outcomes_do_not_hold_up_the_fresh_ones_beside_them(store: StoreUn
         State.RETRYING,
         State.RUNNING,
     ]
-    assert [letter.job_id for letter in store.dead_letters()] == ["j5"]
+    assert [dead_letter.job_id for dead_letter in store.dead_letters()] == ["j5"]
     assert len(engine.queries.history("j5")) == 1  # filed once, though the batch was taken apart
 
 

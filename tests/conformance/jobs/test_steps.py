@@ -123,11 +123,11 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     for step in steps:
         engine.save_step(lease, step, now=NOW)
     engine.queries.signal("job", "go", "1", 5, now=NOW)
-    (job_export,) = engine.transfer.pack(0, 10)
+    (job_export,) = engine.transfer.export_jobs(0, 10)
     assert job_export.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.transfer.unpack([job_export]) == 1
+    assert engine.transfer.import_jobs([job_export]) == 1
     assert engine.queries.steps("job") == job_export.steps
     assert engine.queries.signal("job", "go", "2", 6, now=NOW)
     assert engine.queries.steps("job")[-1] == Step("event", "go", 2, NOW, "2", 6)
@@ -140,8 +140,8 @@ def test_every_event_of_a_name_gets_the_next_number(engine: Engine) -> None:
     bring(engine, State.PENDING)
     for name, value in (("go", "1"), ("stop", "2"), ("go", "3"), ("go:1", None)):
         assert engine.queries.signal("job", name, value, None, now=NOW)
-    told = [(step.kind, step.name, step.number, step.value) for step in engine.queries.steps("job")]
-    assert told == [
+    stored = [(step.kind, step.name, step.number, step.value) for step in engine.queries.steps("job")]
+    assert stored == [
         ("event", "go", 1, "1"),
         ("event", "stop", 1, "2"),
         ("event", "go", 2, "3"),

@@ -57,7 +57,7 @@ ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?"
 def insert_unique(
     engine: Engine, *candidates: UniqueInsert, whole: bool = False, now: int = NOW
 ) -> list[tuple[str, str]]:
-    return [(verdict.kind, verdict.id) for verdict in engine.insert_unique(candidates, whole=whole, now=now)]
+    return [(result.kind, result.id) for result in engine.insert_unique(candidates, whole=whole, now=now)]
 
 
 def found(engine: Engine, **which: Any) -> list[str]:
@@ -340,8 +340,8 @@ def test_a_key_survives_the_engine(store: StoreUnderTest) -> None:
 
 def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> None:
     insert_unique(engine, candidate("a"), UniqueInsert(new_job("b")))
-    assert [job_export.job.unique_key for job_export in engine.transfer.pack(0, 10)] == ["key", None]
-    target.transfer.unpack(engine.transfer.pack(0, 10))
+    assert [job_export.job.unique_key for job_export in engine.transfer.export_jobs(0, 10)] == ["key", None]
+    target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
     assert {job_id: job.unique_key for job_id, job in rows(target).items()} == {"a": "key", "b": None}
     assert insert_unique(target, candidate("c"), candidate("d", "replace", payload="[1]")) == [
         ("existing", "a"),
@@ -439,9 +439,9 @@ def test_a_batch_is_admitted_as_its_candidates_would_be_one_after_the_other(
         there = [each.job for each in some_candidates(chance, f"{turn}")[:3]]
         engine.insert(there, now=NOW)
         target.insert(there, now=NOW)
-        assert insert_unique(engine, *batch) == [
-            verdict for each in batch for verdict in insert_unique(target, each)
-        ], batch
+        assert insert_unique(engine, *batch) == [result for each in batch for result in insert_unique(target, each)], (
+            batch
+        )
 
     def as_they_are(store: Engine) -> list[Any]:
         jobs = sorted(rows(store).values(), key=lambda job: job.id)
@@ -705,13 +705,13 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
     engine, producer = store.open(), store.open()
     insert_unique(producer, candidate("a", run_at=LATER))
     before = rows(engine)
-    engine.transfer.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
+    engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
             producer.insert_unique([new], whole=whole, now=NOW)
     assert rows(engine) == before
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
-    engine.transfer.post(StoreStatus("arriving", "redis://elsewhere/0", NOW))
+    engine.transfer.set_status(StoreStatus("arriving", "redis://elsewhere/0", NOW))
     assert insert_unique(producer, candidate("b", key="other")) == [("new", "b")]
 
 
@@ -724,12 +724,12 @@ def test_of_many_with_the_same_key_one_is_new_and_all_others_name_it(store: Stor
 
     def submit(number: int) -> list[tuple[str, str]]:
         return [
-            verdict for turn in range(50) for verdict in insert_unique(engines[number], candidate(f"{number}-{turn}"))
+            result for turn in range(50) for result in insert_unique(engines[number], candidate(f"{number}-{turn}"))
         ]
 
-    verdicts = [verdict for some in together(THREADS, submit) for verdict in some]
-    (winner,) = (job_id for kind, job_id in verdicts if kind == "new")
-    assert sorted(verdicts) == [("existing", winner)] * (THREADS * 50 - 1) + [("new", winner)]
+    results = [result for some in together(THREADS, submit) for result in some]
+    (winner,) = (job_id for kind, job_id in results if kind == "new")
+    assert sorted(results) == [("existing", winner)] * (THREADS * 50 - 1) + [("new", winner)]
     assert list(rows(engines[0])) == [winner]
 
 
@@ -757,18 +757,18 @@ def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: Store
 
     def submit(number: int) -> list[tuple[str, str]]:
         order = random.Random(number)
-        verdicts: list[tuple[str, str]] = []
+        results: list[tuple[str, str]] = []
         for turn in range(12):
             keys = order.sample(range(10), 10)
             batch = [candidate(f"{number}-{turn}-{key}", key=f"{turn}-{key}", run_at=LATER) for key in keys]
-            verdicts += insert_unique(engines[number], *batch, whole=bool(turn % 2))
-        return verdicts
+            results += insert_unique(engines[number], *batch, whole=bool(turn % 2))
+        return results
 
-    verdicts = [verdict for some in together(4, submit) for verdict in some]
-    new = sorted(job_id for kind, job_id in verdicts if kind == "new")
+    results = [result for some in together(4, submit) for result in some]
+    new = sorted(job_id for kind, job_id in results if kind == "new")
     assert new == sorted(rows(engines[0]))
     assert len({job.unique_key for job in rows(engines[0]).values()}) == len(new) == 120
-    assert {job_id for kind, job_id in verdicts if kind == "existing"} <= set(new)
+    assert {job_id for kind, job_id in results if kind == "existing"} <= set(new)
 
 
 @pytest.mark.slow_on("postgres")

@@ -12,7 +12,7 @@ from headrace.core.jobs.queue_rules import Strategy, TaskRules
 from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.core.jobs.states import State
 from headrace.engines.protocol.engine import Engine
-from tests.conformance.events.reading import told
+from tests.conformance.events.reading import read_events
 from tests.support.builders import (
     LEASE,
     NOW,
@@ -79,7 +79,7 @@ def test_keys_and_needs_hold_as_before(engine: Engine) -> None:
 
 
 def test_the_rules_of_a_task_hold_beside(engine: Engine) -> None:
-    engine.queries.rule_task("new", TaskRules(concurrency=1))
+    engine.queries.set_task_rules("new", TaskRules(concurrency=1))
     engine.insert(numbered(3, task="new"), now=NOW)
     assert ignorant(engine, "new") == []
     assert len(knowing(engine)) == 1
@@ -120,12 +120,12 @@ def never_started(engine: Engine, job_id: str) -> bool:
 
 def test_the_first_job_of_an_unknown_task_is_not_claimed_either(engine: Engine) -> None:
     engine.insert([new_job("new", task="new")], now=NOW)
-    before = told(engine)
+    before = read_events(engine)
     known = only_known("old")
     answer = engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW)
     assert (answer.claims, answer.next_at) == ([], None)
     assert never_started(engine, "new")
-    assert told(engine) == before
+    assert read_events(engine) == before
     assert known.unknown == {"new"}
     assert not known.undecided
 
@@ -170,7 +170,7 @@ def test_other_queues_give_their_jobs_beside_one_with_unknown_tasks(engine: Engi
 
 
 def test_in_lanes_and_under_rules_the_first_one_is_not_claimed_either(engine: Engine) -> None:
-    engine.queries.rule_task("old", TaskRules(concurrency=5))
+    engine.queries.set_task_rules("old", TaskRules(concurrency=5))
     engine.insert([keyed("k", "k", task="new"), new_job("n", task="new"), keyed("o", "o", task="old")], now=NOW)
     assert ids(engine.exchange([], ClaimRequest("w1", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["o"]
     assert never_started(engine, "k")
@@ -204,7 +204,7 @@ def test_while_a_task_is_undecided_its_queue_gives_nothing_and_nothing_changes(
     engine: Engine, rules: TaskRules | None
 ) -> None:
     if rules is not None:
-        engine.queries.rule_task("old", rules)
+        engine.queries.set_task_rules("old", rules)
     decided: dict[str, bool] = {"old": True}
     known = KnownTasks(decided.get)
     engine.insert([new_job("a", task="jobs.run"), new_job("b", task="old")], now=NOW)

@@ -29,18 +29,20 @@ def test_a_heartbeat_brings_the_numbers_up_to_date(engine: Engine) -> None:
 def test_a_heartbeat_brings_up_to_date_what_a_worker_is_and_not_since_when(engine: Engine) -> None:
     engine.renew(worker_row("w1", heartbeat=0), [], LEASE, now=NOW)
     more = {"host": "höst", "pid": 77, "queues": '["a"]', "concurrency": 9, "tasks": '["x"]', "capabilities": '["gpu"]'}
-    told = worker_row("w1", **more, heartbeat=2000, completed=3, failed=1)
-    engine.renew(structs.replace(told, started_at=NOW + SECOND), [], LEASE, now=NOW)
-    assert engine.queries.workers() == [told]
+    reported = worker_row("w1", **more, heartbeat=2000, completed=3, failed=1)
+    engine.renew(structs.replace(reported, started_at=NOW + SECOND), [], LEASE, now=NOW)
+    assert engine.queries.workers() == [reported]
 
 
 def test_one_that_only_shows_up_takes_nothing_back_that_it_reported(engine: Engine) -> None:
-    told = worker_row("w1", host="höst", pid=77, queues='["a"]', concurrency=9, tasks='["x"]', completed=3, failed=1)
-    engine.renew(told, [], LEASE, now=NOW)
+    reported = worker_row(
+        "w1", host="höst", pid=77, queues='["a"]', concurrency=9, tasks='["x"]', completed=3, failed=1
+    )
+    engine.renew(reported, [], LEASE, now=NOW)
     engine.queries.command_worker("w1", "pause")
     shown = worker_row("w1", seen_at=NOW + SECOND, heartbeat=0)
     assert engine.renew(shown, [], LEASE, now=NOW + SECOND).command == "pause"
-    assert engine.queries.workers() == [structs.replace(told, seen_at=NOW + SECOND, command="pause")]
+    assert engine.queries.workers() == [structs.replace(reported, seen_at=NOW + SECOND, command="pause")]
 
 
 def test_workers_are_listed_oldest_first(engine: Engine) -> None:
@@ -75,8 +77,8 @@ def test_a_wish_may_name_a_level_of_the_logs(engine: Engine) -> None:
     command = with_log_level("pause", "INFO,headrace.store=DEBUG")
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
     engine.queries.command_worker("w1", command)
-    told = engine.renew(worker_row("w1"), [], LEASE, now=NOW).command
-    assert (act_of(told), log_level_of(told)) == ("pause", "INFO,headrace.store=DEBUG")
+    reported = engine.renew(worker_row("w1"), [], LEASE, now=NOW).command
+    assert (act_of(reported), log_level_of(reported)) == ("pause", "INFO,headrace.store=DEBUG")
     assert log_level_of("pause") is None
 
 

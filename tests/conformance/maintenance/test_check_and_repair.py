@@ -73,9 +73,9 @@ def test_a_job_that_runs_under_an_unknown_worker_is_found(engine: Engine) -> Non
 
 def test_finding_changes_nothing(engine: Engine) -> None:
     busy_store(engine)
-    before = [msgspec.json.encode(job_export) for job_export in engine.transfer.pack(0, 100)]
+    before = [msgspec.json.encode(job_export) for job_export in engine.transfer.export_jobs(0, 100)]
     found(engine, NOW + 10 * GONE)
-    assert [msgspec.json.encode(job_export) for job_export in engine.transfer.pack(0, 100)] == before
+    assert [msgspec.json.encode(job_export) for job_export in engine.transfer.export_jobs(0, 100)] == before
     assert len(engine.queries.workers()) == 1
 
 
@@ -101,10 +101,10 @@ def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what
 def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engine: Engine) -> None:
     busy_store(engine)
     engine.transfer.import_flows([FlowRow("empty", "empty", NOW)])
-    engine.transfer.post(StoreStatus("arriving", "elsewhere", NOW))
+    engine.transfer.set_status(StoreStatus("arriving", "elsewhere", NOW))
     assert "orphan_flows" not in found(engine)
     assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert found(engine) == {"orphan_flows": 1}
     assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 1}
     assert [tally.flow.id for tally in engine.queries.flows(10)] == ["f1"]
@@ -140,12 +140,12 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert found(engine) == {}
     job = row(engine, "bad")
     assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
-    [letter] = engine.dead_letters.latest(["bad"])
-    assert (letter.reason, letter.status) == ("corrupt_record", "pending")
+    [dead_letter] = engine.dead_letters.latest(["bad"])
+    assert (dead_letter.reason, dead_letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
     assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
-    [verdict] = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)
-    assert verdict.result == "requeued"
+    [result] = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=NOW)
+    assert result.result == "requeued"
     assert "bad" in ids(engine.exchange([], want(10), now=NOW).claims)
 
 
@@ -239,7 +239,7 @@ def _cap(engine: Engine, what: RecordKind, most: int, limit: int = 1000) -> int:
     """All there is to do; how many entries went."""
     removed, after = 0, 0
     while True:
-        done = engine.maintenance.cap(what, most, after, limit)
+        done = engine.maintenance.trim_history(what, most, after, limit)
         removed, after = removed + done.removed, done.reached
         if not done.more:
             return removed
@@ -264,7 +264,7 @@ def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Eng
     engine.insert([new_job("job", max_attempts=100), new_job("other", run_at=NOW + 1)], now=NOW)
     for n in range(25):
         settle(engine, retry(claim_one(engine, now=NOW), NOW, message=f"error {n}"))
-        engine.queries.amend("job", JobUpdate(priority=n % 5), now=NOW)
+        engine.queries.update("job", JobUpdate(priority=n % 5), now=NOW)
     before = len(engine.queries.history("job"))
     assert before == 50
     assert _cap(engine, "history", 40) == before - 40
@@ -283,14 +283,14 @@ def test_what_is_short_enough_is_left_alone(engine: Engine) -> None:
 def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine) -> None:
     _log(engine, 50)
     after = 0
-    while (done := engine.maintenance.cap("logs", 30, after, 7)).more:
+    while (done := engine.maintenance.trim_history("logs", 30, after, 7)).more:
         assert isinstance(done, TrimResult)
         after = done.reached
     after = done.reached
     assert len(engine.queries.logs("job")) == 30
     claimed = submit_and_claim(engine, "second")
     engine.exchange([], None, [JobNote(claimed.id, claimed.version, NOW, level="info", message="x")] * 35, now=NOW)
-    while engine.maintenance.cap("logs", 30, after, 1000).more:
+    while engine.maintenance.trim_history("logs", 30, after, 1000).more:
         pass
     assert len(engine.queries.logs("second")) == 30
 

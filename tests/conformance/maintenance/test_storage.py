@@ -46,13 +46,13 @@ def test_a_pattern_and_a_limit_choose_among_the_parts(engine: Engine) -> None:
 
 @pytest.mark.engines("redis")
 def test_a_name_that_is_no_text_can_be_told_in_json(redis_engine: RedisEngine) -> None:
-    redis_engine.connections.ask("SET", f"{{{redis_engine.prefix}}}:".encode() + b"caf\xe9", "x", "PX", 60_000)
+    redis_engine.connections.command("SET", f"{{{redis_engine.prefix}}}:".encode() + b"caf\xe9", "x", "PX", 60_000)
     assert b"caf" in msgspec.json.encode(redis_engine.maintenance.storage("*", 1000))
 
 
 @pytest.mark.engines("redis")
 def test_a_key_that_expires_tells_when(redis_engine: RedisEngine) -> None:
-    redis_engine.connections.ask("SET", f"{{{redis_engine.prefix}}}:guest", "x", "PX", 60_000)
+    redis_engine.connections.command("SET", f"{{{redis_engine.prefix}}}:guest", "x", "PX", 60_000)
     borrowed = parts(redis_engine, "guest")["guest"]
     assert (borrowed.kind, borrowed.entries) == ("string", 1)
     assert borrowed.expires is not None
@@ -63,7 +63,7 @@ def test_a_key_that_expires_tells_when(redis_engine: RedisEngine) -> None:
 def test_keys_of_other_stores_are_not_told(redis_engine: RedisEngine) -> None:
     redis_engine.insert([new_job("a")], now=NOW)
     before = parts(redis_engine).keys()
-    redis_engine.connections.ask("SET", f"{{{redis_engine.prefix}-other}}:stranger", "x", "PX", 60_000)
+    redis_engine.connections.command("SET", f"{{{redis_engine.prefix}-other}}:stranger", "x", "PX", 60_000)
     assert parts(redis_engine).keys() == before
 
 
@@ -73,13 +73,13 @@ def test_no_command_looks_at_more_than_a_page_of_keys(
 ) -> None:
     redis_engine.insert([new_job(f"job-{n}", tags=(f"tag-{n}",)) for n in range(1500)], now=NOW)
     asked = list[tuple[object, ...]]()
-    ask, run = redis_engine.connections.ask, redis_engine.connections.run
+    ask, run = redis_engine.connections.command, redis_engine.connections.run
 
     def note(call: Callable[..., Any], *args: Any, **how: Any) -> Any:
         asked.append(args)
         return call(*args, **how)
 
-    monkeypatch.setattr(redis_engine.connections, "ask", partial(note, ask))
+    monkeypatch.setattr(redis_engine.connections, "command", partial(note, ask))
     monkeypatch.setattr(redis_engine.connections, "run", partial(note, run))
     assert len(parts(redis_engine, "tag:*", 5000)) == 1500
     assert {args[0] for args in asked if isinstance(args[0], str)} == {"SCAN"}

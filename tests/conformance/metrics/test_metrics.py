@@ -33,7 +33,7 @@ SETTINGS = Settings()
 
 def tell(engine: Engine, count: int, at: int = NOW, queue: str = "mail", task: str = "send") -> None:
     jobs = [f"{queue}-{number}" for number in range(count)]
-    engine.events.tell([EventGroup("job.completed", at, queue, task, "w1", jobs, [1] * count, runs=[30] * count)])
+    engine.events.append([EventGroup("job.completed", at, queue, task, "w1", jobs, [1] * count, runs=[30] * count)])
 
 
 def completed(engine: Engine, width: Resolution = EVER, queue: str | None = None, since: int = NOW - DAY) -> int:

@@ -166,7 +166,7 @@ def test_a_fork_while_all_connections_are_busy_leaves_the_child_able_to_work(eng
 
 def test_a_child_can_not_hang_up_for_its_parent(engine: PostgresEngine) -> None:
     (ours,) = idle(engine.server)
-    child = Child(lambda _: engine.server.hang_up(ours))
+    child = Child(lambda _: engine.server.disconnect(ours))
     assert child.hear() is None
     child.end()
     assert engine.server.run(lambda db: db) is ours

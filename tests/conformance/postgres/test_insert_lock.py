@@ -68,7 +68,7 @@ class Door:
     def close_behind(self, act: Callable[[Engine], T]) -> T:
         """What comes of an act that began before the store had moved, and went on after."""
         self.engine.joined(self._caller).insert([new_job("a caller's")])
-        closing = self._worker_state.submit(self.engine.transfer.post, MOVED)
+        closing = self._worker_state.submit(self.engine.transfer.set_status, MOVED)
         self._until_one_waits_for("ShareLock")
         acting = self._worker_state.submit(act, self._store.open())
         self._until_one_waits_for("RowExclusiveLock")
@@ -132,7 +132,7 @@ def test_nothing_is_swept_up(door: Door) -> None:
     done = submit_and_claim(door.engine, "old")
     settle(door.engine, succeed(done))
     leaving = Lease("old", row(door.engine, "old").version)
-    assert door.close_behind(lambda engine: engine.retention_store.clear([leaving])) == []
+    assert door.close_behind(lambda engine: engine.retention_store.delete([leaving])) == []
     assert states(door.engine)["old"] is State.COMPLETED
 
 
@@ -147,15 +147,15 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, operator = store.open(), store.open()
-    operator.queries.rule_queue("default", QueueRules(concurrency=3))
+    operator.queries.set_queue_rules("default", QueueRules(concurrency=3))
     worker.insert([new_job("job")], now=NOW)
-    take = settle_and_claim.claim_carefully
+    take = settle_and_claim.claim_limited
 
     def take_late(*given: Any) -> settle_and_claim.ClaimResult:
-        operator.transfer.post(MOVED)
+        operator.transfer.set_status(MOVED)
         return take(*given)
 
-    monkeypatch.setattr(settle_and_claim, "claim_carefully", take_late)
+    monkeypatch.setattr(settle_and_claim, "claim_limited", take_late)
     assert claim(worker) == []
     assert operator.transfer.store_status() == MOVED
     assert states(operator) == {"job": State.PENDING}

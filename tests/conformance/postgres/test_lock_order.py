@@ -83,7 +83,7 @@ def test_an_operator_and_a_worker_who_hands_in_wait_for_each_other_in_one_order(
 ) -> None:
     """Both are stopped at the job in the middle: then each would have an end that the other one still wants."""
     undone: list[str] = []
-    monkeypatch.setattr(connections, "_step_aside", lambda: undone.append("once"))
+    monkeypatch.setattr(connections, "_back_off", lambda: undone.append("once"))
     held = sorted(map(lease_of, claim(engine)), key=attrgetter("id"), reverse=True)
     with ThreadPoolExecutor(2) as worker_state, holding(store, engine, "middle") as other:
         moved = worker_state.submit(engine.queries.move, EVERYTHING, Trigger.CANCEL, 10, now=NOW)
@@ -113,7 +113,7 @@ def test_a_claim_that_passes_over_locked_jobs_is_made_again_soon(
     store: StoreUnderTest, engine: PostgresEngine, rules: QueueRules
 ) -> None:
     """Nobody rings when somebody who had locked a job leaves it as it was."""
-    engine.queries.rule_queue("default", rules)
+    engine.queries.set_queue_rules("default", rules)
     with holding(store, engine, "a"):
         answer = engine.exchange([], want(10), now=NOW)
         assert sorted(job.id for job in answer.claims) == ["middle", "z"]

@@ -104,20 +104,20 @@ def test_a_view_of_one_moment_leaves_the_session_as_it_was(
 ) -> None:
     usual = "options=-c%20idle_in_transaction_session_timeout%3D77s"  # as if it were the server's own
     engine = open_engine(f"{store.address}&pooler=on&{usual}")
-    told: list[object] = []
+    timeouts: list[object] = []
 
     def look(db: Connection) -> None:
-        told.extend(db.execute("SHOW idle_in_transaction_session_timeout").fetchone() or ())
+        timeouts.extend(db.execute("SHOW idle_in_transaction_session_timeout").fetchone() or ())
 
-    hang_up = ConnectionPool.hang_up
+    disconnect = ConnectionPool.disconnect
 
     def look_and_hang_up(server: ConnectionPool, db: Connection) -> None:
         look(db)
-        hang_up(server, db)
+        disconnect(server, db)
 
-    monkeypatch.setattr(ConnectionPool, "hang_up", look_and_hang_up)
+    monkeypatch.setattr(ConnectionPool, "disconnect", look_and_hang_up)
     engine.maintenance.backup(Path("nowhere"), lambda view: look(cast(Any, view)._tx._db))
-    assert told == ["0", "77s"], "it may take its time, and only it"
+    assert timeouts == ["0", "77s"], "it may take its time, and only it"
 
 
 def test_no_limit_of_a_session_is_lifted_or_put_back_by_a_vacuum(engine: PostgresEngine) -> None:
@@ -131,16 +131,16 @@ def test_without_a_pooler_a_vacuum_has_all_the_time_it_needs(
     store: StoreUnderTest, open_engine: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     direct = open_engine(f"{store.address}&statement_timeout=77")
-    told: list[object] = []
+    timeouts: list[object] = []
     tables = PostgresMaintenance._tables
 
     def look(maintenance: PostgresMaintenance, db: Connection) -> list[str]:
-        told.extend(db.execute("SHOW statement_timeout").fetchone() or ())
+        timeouts.extend(db.execute("SHOW statement_timeout").fetchone() or ())
         return tables(maintenance, db)
 
     monkeypatch.setattr(PostgresMaintenance, "_tables", look)
     direct.maintenance.optimize()
-    assert told == ["0"]
+    assert timeouts == ["0"]
     assert asked(direct, "SHOW statement_timeout") == "77s"
 
 

@@ -88,7 +88,7 @@ def test_a_connection_is_used_again(server: ConnectionPool) -> None:
 def test_all_connections_busy_is_an_error_that_says_what_to_do(
     server: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(module, "_POOL_TIMEOUT", 0.05)
     inside, leave = threading.Barrier(4), threading.Event()
 
     def hold(_: Connection) -> bool:
@@ -112,7 +112,7 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_not_used(
 ) -> None:
     (kept,) = idle(server)
     terminate(other, backend(kept))
-    eventually(lambda: module._has_something_to_say(kept), "the news of it arrives")
+    eventually(lambda: module._is_readable(kept), "the news of it arrives")
     used: list[int] = []
     server.run(lambda db: used.append(backend(db)))
     assert len(used) == 1, "it was noticed before, not by an error"
@@ -169,13 +169,13 @@ def test_the_name_of_a_connection_is_forgotten_when_it_breaks(
 
     def act(db: Connection) -> None:
         names.append(backend(db))
-        assert server.is_ours(names[0])
+        assert server.is_own_backend(names[0])
         terminate(other, names[0])
         db.execute("SELECT 1")
 
     with pytest.raises(ConnectionLost):
         server.run(act)
-    assert not server.is_ours(names[0])
+    assert not server.is_own_backend(names[0])
 
 
 def test_the_names_of_idle_connections_that_broke_are_forgotten_when_the_line_is_called_anew(
@@ -185,10 +185,10 @@ def test_the_names_of_idle_connections_that_broke_are_forgotten_when_the_line_is
     broken = idle(server)
     for connection in broken:
         terminate(other, backend(connection))
-    eventually(lambda: all(map(module._has_something_to_say, broken)), "the news of it arrives")
+    eventually(lambda: all(map(module._is_readable, broken)), "the news of it arrives")
     names = list(server._backends.values())
-    engine._server_bells._call().hang_up()
-    assert not any(server.is_ours(name) for name in names)
+    engine._server_bells._connect().disconnect()
+    assert not any(server.is_own_backend(name) for name in names)
 
 
 # -- transactions

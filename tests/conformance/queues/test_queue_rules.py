@@ -1,4 +1,4 @@
-"""rule_queue and max_length: a queue is never longer than its rules allow, whoever fills it and however fast."""
+"""set_queue_rules and max_length: a queue is never longer than its rules allow, whoever fills it and however fast."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def known(engine: Engine) -> dict[str, QueueRules]:
 
 
 def at_most(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.queries.rule_queue(queue, QueueRules(max_length=jobs))
+    engine.queries.set_queue_rules(queue, QueueRules(max_length=jobs))
 
 
 def some(count: int, prefix: str = "j", queue: str = "default") -> list[NewJob]:
@@ -154,7 +154,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
 def test_what_is_carried_over_is_not_refused_for_its_length(engine: Engine, target: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(target, 2)
-    assert target.transfer.unpack(engine.transfer.pack(0, 100)) == 5
+    assert target.transfer.import_jobs(engine.transfer.export_jobs(0, 100)) == 5
     assert not is_stored(target, [new_job("new")])
 
 
@@ -265,7 +265,7 @@ def delete(engine: Engine) -> None:
 
 
 def move_elsewhere(engine: Engine) -> None:
-    engine.queries.amend("there", JobUpdate(queue="elsewhere"), now=NOW)
+    engine.queries.update("there", JobUpdate(queue="elsewhere"), now=NOW)
 
 
 def let_lapse(engine: Engine) -> None:
@@ -349,16 +349,16 @@ def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, objec
 )
 def test_one_that_is_there_already_needs_no_room(engine: Engine, act: str, kind: str) -> None:
     full_of_one(engine)
-    (verdict,) = engine.insert_unique([candidate("again", act)], now=NOW)  # type: ignore[arg-type]
-    assert (verdict.kind, verdict.id) == (kind, "there")
+    (result,) = engine.insert_unique([candidate("again", act)], now=NOW)  # type: ignore[arg-type]
+    assert (result.kind, result.id) == (kind, "there")
     assert list(rows(engine)) == ["there"]
     assert not is_stored(engine, [new_job("new")])
 
 
 def test_duplicates_within_a_batch_need_room_once(engine: Engine) -> None:
     at_most(engine, 1)
-    verdicts = engine.insert_unique([candidate("a"), candidate("b"), candidate("c", "replace")], now=NOW)
-    assert [(verdict.kind, verdict.id) for verdict in verdicts] == [("new", "a"), ("existing", "a"), ("replaced", "a")]
+    results = engine.insert_unique([candidate("a"), candidate("b"), candidate("c", "replace")], now=NOW)
+    assert [(result.kind, result.id) for result in results] == [("new", "a"), ("existing", "a"), ("replaced", "a")]
 
 
 def test_an_admission_with_too_many_undoes_all_of_it(engine: Engine) -> None:
@@ -370,7 +370,7 @@ def test_an_admission_with_too_many_undoes_all_of_it(engine: Engine) -> None:
         engine.insert_unique(batch, now=NOW)
     assert rows(engine) == {"there": before}
     assert engine.queries.history("there") == []
-    assert [verdict.kind for verdict in engine.insert_unique(batch[:2], now=NOW)] == ["replaced", "new"]
+    assert [result.kind for result in engine.insert_unique(batch[:2], now=NOW)] == ["replaced", "new"]
 
 
 def test_a_job_is_not_replaced_into_a_full_queue(engine: Engine) -> None:
@@ -406,8 +406,8 @@ def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -
         kinds: list[str] = []
         for turn in range(30):  # the same thirty keys for everybody, of which twenty find room
             try:
-                (verdict,) = engines[number].insert_unique([candidate(f"{number}-{turn}", key=f"key {turn}")], now=NOW)
-                kinds.append(verdict.kind)
+                (result,) = engines[number].insert_unique([candidate(f"{number}-{turn}", key=f"key {turn}")], now=NOW)
+                kinds.append(result.kind)
             except QueueFull:
                 kinds.append("full")
         return kinds

@@ -275,7 +275,7 @@ def test_a_lease_that_leads_to_no_running_job_goes(redis_engine: RedisEngine, in
 
 def test_crashes_that_are_no_number_keep_no_queue_from_its_order(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
-    engine.queries.rule_queue("default", QueueRules(strategy="fresh_first"))
+    engine.queries.set_queue_rules("default", QueueRules(strategy="fresh_first"))
     engine.insert([new_job("bad"), new_job("good")], now=NOW)
     change(inside, "bad", attempt=1, crashes="x")
     assert "good" in ids(claim(engine))
@@ -323,4 +323,4 @@ def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
     values = _values(inside.client.hget(inside.key("dead_letters"), names[0]))
     values[0] = _packed("z")
     inside.client.hset(inside.key("dead_letters"), names[0], b"\x9d" + b"".join(values))
-    assert [letter.id.encode() for letter in engine.transfer.export_dead_letters("", 10)] == names
+    assert [dead_letter.id.encode() for dead_letter in engine.transfer.export_dead_letters("", 10)] == names

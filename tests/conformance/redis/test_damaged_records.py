@@ -50,7 +50,9 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
     assert {state for name, state in states(engine).items() if name in names} == {State.FAILED}
     dead_letters = engine.dead_letters.latest(names)
-    assert {(letter.job_id, letter.reason) for letter in dead_letters} == {(name, "corrupt_record") for name in names}
+    assert {(dead_letter.job_id, dead_letter.reason) for dead_letter in dead_letters} == {
+        (name, "corrupt_record") for name in names
+    }
     assert engine.queries.count(Filter(states=(State.FAILED,))) == len(names)
     assert sorted(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
     assert _damage(engine) == []
@@ -68,7 +70,7 @@ def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEng
     claims = engine.exchange([], want(1000), now=NOW).claims
     assert {job.id for job in claims} >= {*names, "good"}
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
-    assert {letter.job_id for letter in engine.dead_letters.latest(names)} == set(names)
+    assert {dead_letter.job_id for dead_letter in engine.dead_letters.latest(names)} == set(names)
     assert len(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
 
 
@@ -154,11 +156,11 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     [letter_id] = inside.client.hkeys(inside.key("dead_letters"))
     packed = inside.client.hget(inside.key("dead_letters"), letter_id)
     inside.client.hset(inside.key("dead_letters"), letter_id, packed[: len(packed) // 2])
-    [letter] = engine.dead_letters.latest(["job"])
-    assert (letter.id, letter.job_id, letter.status) == (letter_id.decode(), "job", "pending")
-    assert engine.dead_letters.resolve([letter.id], "manually_resolved") == [letter.id]
+    [dead_letter] = engine.dead_letters.latest(["job"])
+    assert (dead_letter.id, dead_letter.job_id, dead_letter.status) == (letter_id.decode(), "job", "pending")
+    assert engine.dead_letters.resolve([dead_letter.id], "manually_resolved") == [dead_letter.id]
     assert engine.dead_letters.latest(["job"])[0].status == "manually_resolved"
-    assert engine.dead_letters.remove([letter.id]) == [letter.id]
+    assert engine.dead_letters.remove([dead_letter.id]) == [dead_letter.id]
 
 
 def test_the_answer_of_a_claim_is_taken_apart_only_if_it_must_be(redis_engine: RedisEngine) -> None:

@@ -85,7 +85,7 @@ def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: I
     fill(redis_engine)
     redis_engine.queries.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
     found = redis_engine.retention_store.finished("default", State.CANCELLED, NOW + 1, 99)
-    redis_engine.retention_store.clear([Lease(job.id, job.version) for job in found])
+    redis_engine.retention_store.delete([Lease(job.id, job.version) for job in found])
     assert states(redis_engine) == {}
     assert inside.names() - empty <= KEPT
 
@@ -95,7 +95,7 @@ def test_large_flows_are_counted_a_few_at_a_time(redis_engine: RedisEngine, monk
         jobs = [new_job(f"{number}-{place}", flow=f"f{number}") for place in range(3)]
         redis_engine.insert_graph(jobs, [], FlowRow(f"f{number}", "", NOW), now=NOW)
     whole = redis_engine.queries.flows(9)
-    monkeypatch.setattr(queries, "_LOOKS_AT_FLOWS", 5)
+    monkeypatch.setattr(queries, "_FLOW_SCAN_SIZE", 5)
     for limit in (1, 2, 6, 7, 9):
         assert redis_engine.queries.flows(limit) == whole[:limit]
     assert redis_engine.queries.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]

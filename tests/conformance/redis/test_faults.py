@@ -114,8 +114,8 @@ def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_aga
 ) -> None:
     """As by a failover: the new server has the jobs, and none of the scripts."""
     engine.insert([new_job("before")], now=NOW)
-    forget_idle = engine.connections._forget_idle
-    monkeypatch.setattr(engine.connections, "_forget_idle", lambda: (forget_idle(), server.client.script_flush()))
+    forget_idle = engine.connections._close_idle
+    monkeypatch.setattr(engine.connections, "_close_idle", lambda: (forget_idle(), server.client.script_flush()))
     with lost_answers(monkeypatch, 1):
         assert engine.insert([new_job("job")], whole=True, now=NOW) == [True]
     assert sorted(rows(engine)) == ["before", "job"]

@@ -23,7 +23,7 @@ HOUR = 3_600_000
 
 def stored(engine: Engine, seed: int) -> list[JobRow]:
     jobs = population(Random(seed))
-    engine.transfer.unpack([JobExport(job, [], []) for job in jobs])
+    engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs])
     return jobs
 
 
@@ -38,10 +38,12 @@ def check(engine: Engine, jobs: list[JobRow], which: Filter) -> None:
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts are out of time after every handful."""
     walk = load("jobs/search_jobs")
-    hasty = walk.text.replace("PATIENCE = 5000", "PATIENCE = -1").replace("HANDFUL = 50", "HANDFUL = 3")
+    hasty = walk.text.replace("TIME_LIMIT = 5000", "TIME_LIMIT = -1").replace(
+        "FETCH_BATCH_SIZE = 50", "FETCH_BATCH_SIZE = 3"
+    )
     assert hasty != walk.text
     walk.text = hasty
-    monkeypatch.setattr(queries, "_walk", walk)
+    monkeypatch.setattr(queries, "_search_jobs", walk)
 
 
 @pytest.mark.usefixtures("in_haste")
@@ -125,8 +127,8 @@ def test_jobs_of_whole_hours_are_counted_once_though_others_take_too_long(engine
 
 
 def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_FEW_LOOKS", 20)
-    monkeypatch.setattr(queries, "_LOOKS", 20)
+    monkeypatch.setattr(queries, "_MIN_SCAN_SIZE", 20)
+    monkeypatch.setattr(queries, "_SCAN_SIZE", 20)
     which = hours(engine)
     engine.queries.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Trigger.DELETE, 10, now=NOW)
     assert engine.queries.count(which) == 81
@@ -140,7 +142,7 @@ def test_an_hour_that_goes_on_is_seldom_written_and_found_whole(store: StoreUnde
     for number in range(40):
         hour = begin if number < 30 else begin + HOUR
         engine.insert([new_job(f"j{number}", created_at=hour + number)], now=NOW)
-        told.update(engine.connections.ask("HVALS", f"{{{engine.prefix}}}:hours"))
+        told.update(engine.connections.command("HVALS", f"{{{engine.prefix}}}:hours"))
     engine.insert([new_job("late", created_at=begin), new_job("first", created_at=begin - HOUR)], now=NOW)
     assert len(told) == 4  # each hour as it began, and once as it went on
     assert found(engine, Filter(since=begin, until=begin + HOUR), 30, None) == ["late", *_down(29, 0)]

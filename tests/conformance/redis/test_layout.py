@@ -153,8 +153,8 @@ def test_every_index_is_right_after_every_move(
     if isinstance(event, Trigger):
         engine.queries.move(Filter(ids=("j0", "j1")), event, 9, now=NOW + 1)
     elif event == "amend":
-        engine.queries.amend("j0", JobUpdate(priority=-5, queue="other"), now=NOW)
-        engine.queries.amend("j1", JobUpdate(run_at=NOW + HOUR), now=NOW)
+        engine.queries.update("j0", JobUpdate(priority=-5, queue="other"), now=NOW)
+        engine.queries.update("j1", JobUpdate(run_at=NOW + HOUR), now=NOW)
     elif event == "time":
         engine.reap(2, now=NOW + LEASE)
         engine.exchange([], want(1), now=NOW + HOUR)
@@ -189,7 +189,7 @@ def test_every_index_is_right_after_a_long_mixed_life(redis_engine: RedisEngine,
         held += engine.exchange(outcomes, want(3, worker=f"w{turn % 3}"), now=now).claims
         event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
         engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
-        engine.queries.amend(f"j{turn}-0", JobUpdate(queue=chance.choice("abc")), now=now)
+        engine.queries.update(f"j{turn}-0", JobUpdate(queue=chance.choice("abc")), now=now)
         engine.reap(2, now=now)
         engine.renew(worker_row(), [lease_of(claimed) for claimed in held], LEASE, now=now)
     check_sets(engine, inside)
@@ -218,7 +218,7 @@ def test_every_key_is_told_of_at_the_head_of_the_library(redis_engine: RedisEngi
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
     engine.queries.pause_queue("other", True)
     engine.renew(worker_row(), [], LEASE, now=NOW)
-    engine.transfer.post(engine.transfer.store_status())
+    engine.transfer.set_status(engine.transfer.store_status())
     text = (script_loader.__file__ or "").replace("script_loader.py", "scripts/lib/base.lua")
     with open(text, encoding="utf-8") as library:
         told = re.findall(
@@ -372,9 +372,11 @@ def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     redis_engine: RedisEngine, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk = script_loader.load("jobs/search_jobs")
-    walk.text = walk.text.replace("PATIENCE = 5000", "PATIENCE = 5000000")  # the number is to end a look, not the time
-    monkeypatch.setattr(queries, "_walk", walk)
-    monkeypatch.setattr(queries, "_LOOKS", 100)
+    walk.text = walk.text.replace(
+        "TIME_LIMIT = 5000", "TIME_LIMIT = 5000000"
+    )  # the number is to end a look, not the time
+    monkeypatch.setattr(queries, "_search_jobs", walk)
+    monkeypatch.setattr(queries, "_SCAN_SIZE", 100)
     needles = {70, 71, 1800}
     jobs = [new_job(f"j{number}", payload="needle" if number in needles else "hay") for number in range(2000)]
     redis_engine.insert(jobs, now=NOW)
@@ -476,7 +478,7 @@ def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Ins
     engine.dead_letters.resolve([letter.id], "cancelled", now=NOW)
     for state in FINAL:
         found = engine.retention_store.finished("default", state, NOW + 1, 10)
-        assert engine.retention_store.clear([Lease(job.id, job.version) for job in found]) == [state.value]
+        assert engine.retention_store.delete([Lease(job.id, job.version) for job in found]) == [state.value]
     assert not FINAL & set(states(engine).values())
     assert [letter.job_id for letter in store.dead_letters()] == ["failed"]
     check_sets(engine, inside)
@@ -488,7 +490,7 @@ def test_hours_that_have_no_job_are_forgotten(redis_engine: RedisEngine, inside:
     redis_engine.insert([new_job("kept", created_at=NOW + HOUR, run_at=NOW + HOUR)], now=NOW)
     assert inside.client.hlen(inside.key("hours")) == 2
     found = redis_engine.retention_store.finished("default", State.COMPLETED, NOW + 1, 1000)
-    redis_engine.retention_store.clear([Lease(job.id, job.version) for job in found])
+    redis_engine.retention_store.delete([Lease(job.id, job.version) for job in found])
     assert list(states(redis_engine)) == ["kept"]
     check_sets(redis_engine, inside)
     assert inside.client.hlen(inside.key("hours")) == 1
@@ -531,7 +533,7 @@ def test_a_damaged_job_keeps_no_other_from_being_looked_at(
         inside.client.hdel(inside.key("jobs"), member)
     else:
         inside.client.hset(inside.key("jobs"), member, kept)
-    page = redis_engine.staleness_store.aged(everything(NOW), 10)
+    page = redis_engine.staleness_store.by_age(everything(NOW), 10)
     assert [job.id for job in page.jobs if job.id != "bad"] == ["first", "last"]
     assert page.cursor is None
 
@@ -556,7 +558,7 @@ def test_long_histories_are_read_some_at_a_time(
         return answer
 
     monkeypatch.setattr(redis_engine.staleness_store._database.connections, "run", listened_to)
-    found = {job.id: job for job in redis_engine.staleness_store.aged(everything(NOW + HOUR), 100).jobs}
+    found = {job.id: job for job in redis_engine.staleness_store.by_age(everything(NOW + HOUR), 100).jobs}
     assert found == {name: job_age_of(row(redis_engine, name), redis_engine.queries.history(name)) for name in names}
     assert len(asked) > 1
     assert max(asked) < 5 + 6, "it stops after the history that was enough"
@@ -594,7 +596,7 @@ def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEn
     assert (engine.schedule_store.get(lone), engine.schedule_store.occurrences(lone)) == (None, [])
     assert not engine.schedule_store.delete(lone)
     assert not engine.queries.command_worker(lone, "stop")
-    assert not engine.queries.amend(lone, JobUpdate(priority=1), now=NOW)
+    assert not engine.queries.update(lone, JobUpdate(priority=1), now=NOW)
     for unstorable in (new_job(lone), new_job("new", payload=lone), new_job("new", queue=lone)):
         with pytest.raises(UnicodeEncodeError):
             engine.insert([new_job("beside"), unstorable], now=NOW)

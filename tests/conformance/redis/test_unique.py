@@ -93,8 +93,8 @@ def test_a_job_is_found_by_its_key_in_every_state_and_after_each_move(
     for event in (None, Trigger.CANCEL, Trigger.REVIVE, Trigger.CANCEL, Trigger.REVIVE):
         if event is not None:
             engine.queries.move(EVERYTHING, event, 1, now=NOW)
-        (verdict,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
-        assert (verdict.kind, verdict.id) == ("existing", "job")
+        (result,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
+        assert (result.kind, result.id) == ("existing", "job")
         check_keys(engine, client)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
@@ -117,8 +117,8 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
         now += chance.choice([0, 1, SECOND, LEASE, HOUR])
         batch = [any_candidate(chance, f"j{turn}-{number}", now) for number in range(4)]
         expected = expected_places(engine, batch)
-        verdicts = engine.insert_unique(batch, now=now)
-        assert [(verdict.kind, verdict.id) for verdict in verdicts[:1]] == expected
+        results = engine.insert_unique(batch, now=now)
+        assert [(result.kind, result.id) for result in results[:1]] == expected
         chance.shuffle(held)
         outcomes = [
             chance.choice([succeed(claimed, at=now), fail(claimed, at=now), retry(claimed, now + 9, at=now)])
@@ -186,14 +186,14 @@ def fits(job: JobRow, condition: UniqueCondition) -> bool:
 def test_finished_jobs_are_put_aside_and_not_looked_at_again(redis_engine: RedisEngine, client: Any) -> None:
     engine = redis_engine
     for number in range(20):
-        (verdict,) = engine.insert_unique([candidate(f"j{number}")], now=NOW + number)
-        assert verdict.kind == "new"
+        (result,) = engine.insert_unique([candidate(f"j{number}")], now=NOW + number)
+        assert result.kind == "new"
         settle(engine, succeed(claim(engine, now=NOW + number)[0], at=NOW + number))
     sets = key_sets(engine, client)
     assert (len(sets["unique:key"]), len(sets["unique_done:completed:key"])) == (1, 19)
     recent = UniqueCondition((State.COMPLETED,), finished_since=NOW + 5)
-    (verdict,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
-    assert (verdict.kind, verdict.id) == ("existing", "j19")
+    (result,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
+    assert (result.kind, result.id) == ("existing", "j19")
     assert sorted(key_sets(engine, client)) == ["unique_done:completed:key"]
 
 
@@ -213,8 +213,8 @@ def test_the_newest_is_the_last_that_was_submitted_not_the_last_that_finished(re
     for at, claimed in enumerate(reversed(claim(engine))):
         settle(engine, succeed(claimed, at=NOW + at))
     for _ in range(2):  # found where they were, and then where they were put
-        (verdict,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
-        assert (verdict.kind, verdict.id) == ("existing", "c")
+        (result,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
+        assert (result.kind, result.id) == ("existing", "c")
 
 
 def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisEngine, client: Any) -> None:
@@ -224,7 +224,7 @@ def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisE
         if put_aside:
             engine.insert_unique([candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
     assert sorted(key_sets(engine, client)) == ["unique:k0", "unique_done:completed:k1"]
-    engine.retention_store.clear([Lease(row.id, row.version) for row in rows(engine).values()])
+    engine.retention_store.delete([Lease(row.id, row.version) for row in rows(engine).values()])
     assert (rows(engine), key_sets(engine, client)) == ({}, {})
 
 
@@ -232,10 +232,10 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     engine = redis_engine
     for number, state in enumerate(State):
         bring(engine, state, state.value, unique_key="key", priority=number)
-    job_exports = engine.transfer.pack(0, 100)
+    job_exports = engine.transfer.export_jobs(0, 100)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
-    assert engine.transfer.unpack(job_exports) == len(State)
+    assert engine.transfer.import_jobs(job_exports) == len(State)
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
         "unique:key": len(OPEN),
@@ -274,8 +274,8 @@ def test_an_admission_whose_answer_was_lost_knows_its_own_jobs_again(
     engine.insert_unique([candidate("there", key="theirs")], now=NOW)
     batch = [candidate("a", act), candidate("b"), candidate("c", key="theirs"), candidate("a"), candidate("there")]
     with lost_answer(monkeypatch):
-        verdicts = engine.insert_unique(batch, now=NOW)
-    assert [(verdict.kind, verdict.id) for verdict in verdicts] == [
+        results = engine.insert_unique(batch, now=NOW)
+    assert [(result.kind, result.id) for result in results] == [
         ("new", "a"),
         ("existing", "a"),
         ("existing", "there"),
@@ -289,12 +289,12 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.queries.rule_queue("default", QueueRules(max_length=2))
+    engine.queries.set_queue_rules("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
-        verdicts = engine.insert_unique(
+        results = engine.insert_unique(
             [candidate("a", "refuse"), candidate("b", "refuse", key="b")], whole=True, now=NOW
         )
-    assert [verdict.kind for verdict in verdicts] == ["new", "new"]
+    assert [result.kind for result in results] == ["new", "new"]
     with lost_answer(monkeypatch), pytest.raises(DuplicateJob, match="'a'"):
         engine.insert_unique([candidate("c", "refuse")], whole=True, now=NOW)
     with lost_answer(monkeypatch), pytest.raises(QueueFull, match="at most 2 waiting jobs and has 2; 1 more"):
@@ -308,8 +308,8 @@ def test_a_replacement_whose_answer_was_lost_says_so(
     engine = redis_engine
     engine.insert_unique([candidate("a")], now=NOW)
     with lost_answer(monkeypatch):
-        (verdict,) = engine.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
-    assert (verdict.kind, verdict.id) == ("replaced", "a")
+        (result,) = engine.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
+    assert (result.kind, result.id) == ("replaced", "a")
     assert (row(engine, "a").payload, sorted(rows(engine))) == ("[2]", ["a"])
 
 
@@ -321,7 +321,7 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
     other.insert_unique([candidate("warm", key="warm")], now=NOW)
     assert isinstance(engine, RedisEngine)
     engine.prepare()
-    forget_idle = engine.connections._forget_idle
+    forget_idle = engine.connections._close_idle
 
     def replace_meanwhile() -> None:
         monkeypatch.undo()
@@ -329,9 +329,9 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
         forget_idle()
 
     with lost_answer(monkeypatch):
-        monkeypatch.setattr(engine.connections, "_forget_idle", replace_meanwhile)
-        (verdict,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
-    assert (verdict.kind, verdict.id) == ("new", "a")
+        monkeypatch.setattr(engine.connections, "_close_idle", replace_meanwhile)
+        (result,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
+    assert (result.kind, result.id) == ("new", "a")
     assert row(engine, "a").payload == "[2]"
 
 
@@ -365,9 +365,9 @@ def test_what_is_fired_while_a_notice_hangs_is_left_alone(redis_engine: RedisEng
     times = redis_engine.schedule_store
     times.put(schedule(), new=True)
     for kind in ("moved", "arriving"):
-        redis_engine.transfer.post(StoreStatus(kind, "redis://other", NOW))
+        redis_engine.transfer.set_status(StoreStatus(kind, "redis://other", NOW))
         assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [False]
-    redis_engine.transfer.post(None)
+    redis_engine.transfer.set_status(None)
     assert (rows(redis_engine), times.get("tick")) == ({}, schedule())
     assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [True]
 

@@ -46,7 +46,7 @@ ALL = everything(NOW)
 def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[JobAge]:
     cursor = None
     for _ in range(10_000):
-        page = engine.staleness_store.aged(watch, looks, cursor)
+        page = engine.staleness_store.by_age(watch, looks, cursor)
         yield from page.jobs
         cursor = page.cursor
         if cursor is None:
@@ -54,7 +54,7 @@ def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[J
     raise AssertionError("the walk has no end")
 
 
-def told(engine: Engine, job_id: str = "job") -> JobAge:
+def age_of(engine: Engine, job_id: str = "job") -> JobAge:
     """What the walk tells of this job, which is what its row and history tell."""
     (found,) = [job for job in walk(engine) if job.id == job_id]
     assert found == job_age_of(row(engine, job_id), engine.queries.history(job_id))
@@ -75,7 +75,7 @@ SINCE = {
 @pytest.mark.parametrize("state", sorted(OPEN))
 def test_each_open_state_has_its_clock(engine: Engine, state: State) -> None:
     bring(engine, state)
-    found = told(engine)
+    found = age_of(engine)
     assert (found.state, found.since, found.version) == (state, SINCE[state], row(engine).version)
     assert (found.task, found.queue, found.reviewed) == ("work", "default", False)
 
@@ -89,79 +89,79 @@ def test_what_is_finished_is_never_told(engine: Engine, state: State) -> None:
 def test_a_promoted_job_is_pending_since_it_was_due(engine: Engine) -> None:
     engine.insert([new_job(run_at=NOW + SECOND)], now=NOW)
     engine.exchange([], NOTHING, now=NOW + HOUR)
-    assert (told(engine).state, told(engine).since) == (State.PENDING, NOW + SECOND)
+    assert (age_of(engine).state, age_of(engine).since) == (State.PENDING, NOW + SECOND)
 
 
 def test_a_long_run_that_is_recovered_has_not_been_pending_long(engine: Engine) -> None:
     engine.insert([new_job()], now=NOW)
     claim_one(engine, lease=HOUR)
     engine.reap(10, now=NOW + 2 * HOUR)
-    assert (told(engine).state, told(engine).since) == (State.PENDING, NOW + 2 * HOUR)
+    assert (age_of(engine).state, age_of(engine).since) == (State.PENDING, NOW + 2 * HOUR)
 
 
 def test_a_job_whose_parents_took_their_time_is_pending_since_they_ended(engine: Engine) -> None:
     plant_chain(engine, "parent", "job")
-    assert told(engine).since == NOW
+    assert age_of(engine).since == NOW
     claimed = claim_one(engine, now=NOW + HOUR)
     engine.exchange([succeed(claimed, at=NOW + HOUR)], None, now=NOW + HOUR)
-    assert (told(engine).state, told(engine).since) == (State.PENDING, NOW + HOUR)
+    assert (age_of(engine).state, age_of(engine).since) == (State.PENDING, NOW + HOUR)
 
 
 def test_a_job_that_waits_for_what_it_spawned_does_so_since_its_run_was_over(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     outcome = spawning(claimed, [new_job("spawned")], [Dependency("spawned", "job")])
     engine.exchange([outcome], None, now=NOW + SECOND)
-    assert told(engine).state is State.WAITING
-    assert told(engine).since >= NOW
+    assert age_of(engine).state is State.WAITING
+    assert age_of(engine).since >= NOW
 
 
 def test_an_operator_who_changes_a_priority_does_not_turn_the_clock_back(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.queries.amend("job", JobUpdate(priority=5), now=NOW + HOUR)
-    assert told(engine).since == NOW
+    engine.queries.update("job", JobUpdate(priority=5), now=NOW + HOUR)
+    assert age_of(engine).since == NOW
 
 
 def test_a_revived_job_begins_anew_with_its_age_too(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine), NOW))
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
-    found = told(engine)
+    found = age_of(engine)
     assert (found.since, found.due) == (LATER, LATER)
     settle(engine, retry(claim_one(engine, now=LATER + SECOND), LATER + HOUR), now=LATER + SECOND)
-    assert told(engine).due == LATER + SECOND, "when the first run of this life began"
+    assert age_of(engine).due == LATER + SECOND, "when the first run of this life began"
 
 
 def test_children_that_wait_again_do_so_since_then(engine: Engine) -> None:
     plant_chain(engine, "parent", "job")
     engine.queries.move(the("parent"), Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(the("parent"), Trigger.REVIVE, 1, now=LATER)
-    found = told(engine)
+    found = age_of(engine)
     assert (found.state, found.since) == (State.WAITING, LATER)
 
 
 @pytest.mark.parametrize("created_at", [NOW - HOUR, NOW])
 def test_an_age_counts_from_when_a_job_was_first_due(engine: Engine, created_at: int) -> None:
     engine.insert([new_job(created_at=created_at, run_at=NOW)], now=created_at)
-    assert told(engine).due == NOW
+    assert age_of(engine).due == NOW
     claimed = claim_one(engine, now=NOW + SECOND)
-    assert told(engine).due == NOW
+    assert age_of(engine).due == NOW
     settle(engine, retry(claimed, LATER), now=NOW + SECOND)
-    assert told(engine).due == NOW + SECOND, "the time it was first due is overwritten, that of its first run is not"
+    assert age_of(engine).due == NOW + SECOND, "the time it was first due is overwritten, that of its first run is not"
 
 
 def test_a_snooze_and_a_release_leave_the_age(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine), LATER))
     settle(engine, release(claim_one(engine, now=LATER), at=LATER), now=LATER)
-    assert told(engine).due == NOW
+    assert age_of(engine).due == NOW
 
 
 def test_a_review_is_told_of_the_version_it_was_of(engine: Engine) -> None:
     bring(engine, State.PENDING)
     engine.staleness_store.mark_stale([StaleAction("job", row(engine).version, "review", "long")], now=LATER)
-    found = told(engine)
+    found = age_of(engine)
     assert (found.reviewed, found.since) == (True, NOW)
     claim_one(engine, now=LATER)
-    assert not told(engine).reviewed
+    assert not age_of(engine).reviewed
 
 
 # -- which, and all of them
@@ -199,7 +199,7 @@ def test_a_walk_comes_by_all_that_stay_while_others_come_and_go(engine: Engine) 
     ids = fill(engine, 150)
     found, cursor, gone = set(), None, set()
     for turn in range(1000):
-        page = engine.staleness_store.aged(ALL, 10, cursor)
+        page = engine.staleness_store.by_age(ALL, 10, cursor)
         found |= {job.id for job in page.jobs}
         cursor = page.cursor
         if cursor is None:
@@ -259,9 +259,13 @@ def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, sta
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
     dead_letters = engine.dead_letters.latest(["job"])
     assert len(dead_letters) == (action == "dead")
-    for letter in dead_letters:
-        assert (letter.reason, letter.status, letter.fingerprint) == ("staleness_timeout", "pending", "print")
-        snapshot = snapshot_of(letter)
+    for dead_letter in dead_letters:
+        assert (dead_letter.reason, dead_letter.status, dead_letter.fingerprint) == (
+            "staleness_timeout",
+            "pending",
+            "print",
+        )
+        snapshot = snapshot_of(dead_letter)
         assert (snapshot.state, snapshot.payload) == (state, '["x"]')
         assert (snapshot.error_type, snapshot.error_message) == ("StaleJob", "too long (dead)")
 
@@ -313,7 +317,7 @@ def test_a_batch_is_one_commit_and_one_bad_apple_does_not_spoil_it(engine: Engin
     ]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, False, False, True, True, False]
     assert [row(engine, f"j{number}").state for number in range(4)] == ["failed", "pending", "pending", "failed"]
-    assert [letter.job_id for letter in engine.dead_letters.latest(["j0", "j1", "j2", "j3"])] == ["j0"]
+    assert [dead_letter.job_id for dead_letter in engine.dead_letters.latest(["j0", "j1", "j2", "j3"])] == ["j0"]
     assert engine.staleness_store.mark_stale([], now=LATER) == []
 
 
@@ -338,11 +342,11 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
     batch = [StaleAction(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, True]
     found = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",)), 10)
-    assert {(letter.job_id, letter.reason) for letter in found} == {
+    assert {(dead_letter.job_id, dead_letter.reason) for dead_letter in found} == {
         ("job", "staleness_timeout"),
         ("other", "staleness_timeout"),
     }
-    assert [letter.notes for letter in found if letter.job_id == "job"] == [pending.notes]
+    assert [dead_letter.notes for dead_letter in found if dead_letter.job_id == "job"] == [pending.notes]
 
 
 def test_children_are_decided_as_with_any_failure(engine: Engine) -> None:

@@ -94,7 +94,7 @@ def test_the_job_that_a_page_ended_with_may_be_gone(engine: Engine, newest: bool
     for number in range(5):
         complete(engine, f"j{number}")
     first = engine.retention_store.finished("default", State.COMPLETED, END, 2, newest=newest)
-    engine.retention_store.clear([Lease(job.id, job.version) for job in first])
+    engine.retention_store.delete([Lease(job.id, job.version) for job in first])
     rest = engine.retention_store.finished("default", State.COMPLETED, END, 5, first[-1], newest=newest)
     assert {job.id for job in (*first, *rest)} == {f"j{number}" for number in range(5)}
 
@@ -111,13 +111,13 @@ def check_held(engine: Engine, job_id: str, *, held: bool) -> None:
     """The page and the removal are of one mind."""
     state = row(engine, job_id).state
     assert {job.id: job.held for job in told(engine, state)}[job_id] is held
-    assert engine.retention_store.clear([lease(engine, job_id)]) == ([] if held else [job_id])
+    assert engine.retention_store.delete([lease(engine, job_id)]) == ([] if held else [job_id])
 
 
 def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
-    letter = dead(engine)
+    dead_letter = dead(engine)
     check_held(engine, "job", held=True)
-    engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
     check_held(engine, "job", held=False)
     assert [one.status for one in engine.dead_letters.latest(["job"])] == ["manually_resolved"]  # it outlives its job
 
@@ -182,12 +182,12 @@ def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     assert row(engine, "child").reason == "held"
     engine.dead_letters.resolve([pending(engine, "parent").id], "cancelled", now=NOW)
     before = row(engine, "child")
-    assert engine.retention_store.clear([lease(engine, "parent")]) == []
+    assert engine.retention_store.delete([lease(engine, "parent")]) == []
     assert row(engine, "child") == before
     engine.queries.move(the("child"), Trigger.HURRY, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     kept = row(engine, "child")
-    assert engine.retention_store.clear([lease(engine, "parent")]) == ["parent"]
+    assert engine.retention_store.delete([lease(engine, "parent")]) == ["parent"]
     assert row(engine, "child").version == kept.version
 
 
@@ -203,14 +203,14 @@ def test_removed_are_those_that_are_over_at_this_very_version(engine: Engine) ->
     leases[2] = Lease("older", leases[2].version - 1)
     running = submit_and_claim(engine, "running", priority=9)
     asked = [*leases, Lease("running", running.version), Lease("nowhere", 1)]
-    assert engine.retention_store.clear(asked) == ["gone"]
+    assert engine.retention_store.delete(asked) == ["gone"]
     assert states(engine) == {
         "revived": State.PENDING,
         "older": State.COMPLETED,
         "running": State.RUNNING,
     }
-    assert engine.retention_store.clear(asked) == []
-    assert engine.retention_store.clear([]) == []
+    assert engine.retention_store.delete(asked) == []
+    assert engine.retention_store.delete([]) == []
 
 
 def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
@@ -219,7 +219,7 @@ def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     engine.save_step(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
     settle(engine, fail(claimed))
     engine.dead_letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
-    engine.retention_store.clear([lease(engine)])
+    engine.retention_store.delete([lease(engine)])
     assert (rows(engine), engine.queries.history("job"), engine.queries.logs("job"), engine.queries.steps("job")) == (
         {},
         [],
@@ -238,7 +238,7 @@ def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
     try:
         while bell.wait(0):
             pass
-        engine.retention_store.clear([lease(engine)])
+        engine.retention_store.delete([lease(engine)])
         assert bell.wait(PATIENCE)
     finally:
         bell.close()
@@ -246,17 +246,17 @@ def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
 
 def test_nothing_is_removed_while_a_notice_hangs_at_the_door(engine: Engine) -> None:
     complete(engine)
-    engine.transfer.post(StoreStatus("moved", "elsewhere", NOW))
-    assert engine.retention_store.clear([lease(engine)]) == []
-    engine.transfer.post(None)
-    assert engine.retention_store.clear([lease(engine)]) == ["job"]
+    engine.transfer.set_status(StoreStatus("moved", "elsewhere", NOW))
+    assert engine.retention_store.delete([lease(engine)]) == []
+    engine.transfer.set_status(None)
+    assert engine.retention_store.delete([lease(engine)]) == ["job"]
 
 
 def test_two_who_sweep_remove_each_job_once(engine: Engine) -> None:
     for number in range(20):
         complete(engine, f"j{number}")
     leases = [Lease(job.id, job.version) for job in told(engine)]
-    gone = [engine.retention_store.clear(leases[:15]), engine.retention_store.clear(leases[5:])]
+    gone = [engine.retention_store.delete(leases[:15]), engine.retention_store.delete(leases[5:])]
     assert sorted(gone[0] + gone[1]) == sorted(one.id for one in leases)
 
 
@@ -270,22 +270,23 @@ def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
     settle(engine, fail(claimed))
     complete(engine, "other")
     packed = {
-        job_export.job.id: job_export for job_export in engine.retention_store.pack(["job", "nowhere", "other", "job"])
+        job_export.job.id: job_export
+        for job_export in engine.retention_store.export_jobs(["job", "nowhere", "other", "job"])
     }
-    expected = {job_export.job.id: job_export for job_export in engine.transfer.pack(0, 10)}
+    expected = {job_export.job.id: job_export for job_export in engine.transfer.export_jobs(0, 10)}
     assert packed == expected
     assert isinstance(packed["job"], JobExport)
     assert (len(packed["job"].history), len(packed["job"].logs), len(packed["job"].steps)) == (2, 1, 1)
-    assert engine.retention_store.pack([]) == []
+    assert engine.retention_store.export_jobs([]) == []
 
 
 def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
     engine.insert_graph([new_job("p"), child("c")], [], now=NOW)
     complete(engine, "job", priority=9)
     before = row(engine)
-    job_exports = engine.retention_store.pack(["job"])
-    engine.retention_store.clear([lease(engine)])
-    assert engine.transfer.unpack(job_exports) == 1
+    job_exports = engine.retention_store.export_jobs(["job"])
+    engine.retention_store.delete([lease(engine)])
+    assert engine.transfer.import_jobs(job_exports) == 1
     assert row(engine).result == before.result
     assert row(engine).version == before.version
 

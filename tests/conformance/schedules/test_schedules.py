@@ -275,10 +275,10 @@ def test_nothing_is_due_while_a_notice_hangs(store: StoreUnderTest, kind: str) -
     engine, other = store.open(), store.open()
     put_all(engine, schedule())
     assert due(other) == ["tick"]
-    engine.transfer.post(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, StoreStatus))
+    engine.transfer.set_status(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, StoreStatus))
     assert (due(engine), due(other)) == ([], [])
     assert [each.id for each in other.schedule_store.all()] == ["tick"]
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert due(other) == ["tick"]
 
 
@@ -286,7 +286,7 @@ def test_no_job_is_fired_at_a_store_that_has_moved_since_the_look(store: StoreUn
     engine, scheduler = store.open(), store.open()
     put_all(engine, schedule())
     (looked_at,) = scheduler.schedule_store.due(10, now=NOW)
-    engine.transfer.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
+    engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     with suppress(StoreMoved):
         assert scheduler.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(engine) == {}

@@ -50,7 +50,7 @@ def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(folder: Path, end
 
 def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(folder: Path) -> None:
     engine = SqliteEngine(folder / "q.db")
-    engine.store._patience = 1.0  # so that a child without hope gives up soon
+    engine.store._lock_timeout = 1.0  # so that a child without hope gives up soon
     engine.insert([new_job("before")], now=NOW)
     inside, forked = threading.Event(), threading.Event()
 

@@ -44,8 +44,8 @@ def log_of(engine: SqliteEngine) -> int:
 def test_a_checkpoint_leaves_no_log(engine: SqliteEngine) -> None:
     fill(engine, 500)
     assert log_of(engine) > 0
-    told = engine.maintenance.checkpoint()
-    assert told["log_before"] > told["log_after"] == log_of(engine) == 0
+    sizes = engine.maintenance.checkpoint()
+    assert sizes["log_before"] > sizes["log_after"] == log_of(engine) == 0
 
 
 def test_a_checkpoint_waits_for_no_reader(engine: SqliteEngine) -> None:
@@ -77,9 +77,9 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
         write_back()
 
     engine.retention_store = SqlRetentionStore(engine, beside_others)
-    assert len(engine.retention_store.clear(leases[:200])) == 200
+    assert len(engine.retention_store.delete(leases[:200])) == 200
     assert (file.stat().st_mtime_ns, written_beside) == (before, [])
-    assert len(engine.retention_store.clear(leases[200:])) == 300
+    assert len(engine.retention_store.delete(leases[200:])) == 300
     assert written_beside == [True]
     assert file.stat().st_mtime_ns > before
 
@@ -137,8 +137,8 @@ def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
     engine.maintenance.checkpoint()
     engine.queries.move(Filter(), Trigger.DELETE, 3000, now=NOW)
     assert not engine.maintenance.maintain(["vacuum"], NOW)
-    told = engine.maintenance.optimize(full=True)
-    assert told["size_after"] < told["size_before"] / 4
+    sizes = engine.maintenance.optimize(full=True)
+    assert sizes["size_after"] < sizes["size_before"] / 4
 
 
 def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEngine) -> None:

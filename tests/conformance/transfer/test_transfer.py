@@ -63,7 +63,7 @@ every_notice = pytest.mark.parametrize("store_status", [MOVED, ARRIVING], ids=la
 
 
 def carry(source: Engine, target: Engine) -> int:
-    return target.transfer.unpack(source.transfer.pack(0, 1000))
+    return target.transfer.import_jobs(source.transfer.export_jobs(0, 1000))
 
 
 def without_seq(job: JobRow) -> JobRow:
@@ -72,7 +72,7 @@ def without_seq(job: JobRow) -> JobRow:
 
 def contents(engine: Engine) -> list[JobExport]:
     """Everything of every job, but for the numbers that each store gives by itself."""
-    return [msgspec.structs.replace(p, job=without_seq(p.job)) for p in engine.transfer.pack(0, 100_000)]
+    return [msgspec.structs.replace(p, job=without_seq(p.job)) for p in engine.transfer.export_jobs(0, 100_000)]
 
 
 # -- the notice
@@ -85,18 +85,18 @@ def test_no_notice_hangs_at_a_new_store(engine: Engine) -> None:
 @every_notice
 def test_a_notice_is_read_by_everybody_until_it_is_taken_away(store: StoreUnderTest, store_status: StoreStatus) -> None:
     first, second = store.open(), store.open()
-    first.transfer.post(store_status)
+    first.transfer.set_status(store_status)
     assert second.transfer.store_status() == store_status
     first.close()
     assert store.open().transfer.store_status() == store_status
-    second.transfer.post(None)
+    second.transfer.set_status(None)
     assert store.open().transfer.store_status() is None
-    second.transfer.post(None)  # once more does no harm
+    second.transfer.set_status(None)  # once more does no harm
 
 
 def test_a_notice_takes_the_place_of_the_one_before(engine: Engine) -> None:
     for store_status in (MOVED, ARRIVING, MOVED, msgspec.structs.replace(MOVED, other="other", at=1)):
-        engine.transfer.post(store_status)
+        engine.transfer.set_status(store_status)
         assert engine.transfer.store_status() == store_status
 
 
@@ -106,7 +106,7 @@ def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
 ) -> None:
     engine, other = store.open(), store.open()
     for before in (None, StoreStatus("arriving", "elsewhere", -5), MOVED, ARRIVING):
-        engine.transfer.post(before)
+        engine.transfer.set_status(before)
         for wrong in (
             None,
             MOVED,
@@ -115,21 +115,21 @@ def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
             StoreStatus("arriving", "there", -5),
         ):
             if wrong != before:
-                assert not other.transfer.swap(wrong, store_status)
+                assert not other.transfer.replace_status(wrong, store_status)
                 assert engine.transfer.store_status() == before
-        assert other.transfer.swap(before, store_status)
+        assert other.transfer.replace_status(before, store_status)
         assert engine.transfer.store_status() == store_status
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert engine.insert([new_job("job")]) == [True], "the door is open again"
 
 
 def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(4)]
     for before in (None, MOVED):
-        engines[0].transfer.post(before)
+        engines[0].transfer.set_status(before)
         with ThreadPoolExecutor(len(engines)) as worker_state:
             tries = [
-                worker_state.submit(engine.transfer.swap, before, StoreStatus("arriving", "elsewhere", place))
+                worker_state.submit(engine.transfer.replace_status, before, StoreStatus("arriving", "elsewhere", place))
                 for place, engine in enumerate(engines, 1)
             ]
         [winner] = [place for place, each in enumerate(tries, 1) if each.result()]
@@ -138,7 +138,7 @@ def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest
 
 def test_nothing_is_unpacked_where_nobody_would_find_it(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("job")])
-    target.transfer.post(MOVED)
+    target.transfer.set_status(MOVED)
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
         carry(engine, target)
     assert states(target) == {}
@@ -149,20 +149,20 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
     engine: Engine, target: Engine, store_status: StoreStatus | None
 ) -> None:
     engine.exchange([fail(submit_and_claim(engine, "failed"))], None, now=NOW)
-    job_exports, records = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
+    job_exports, records = engine.transfer.export_jobs(0, 10), engine.transfer.export_dead_letters("", 10)
     assert job_exports
     assert records
-    target.transfer.post(store_status)
+    target.transfer.set_status(store_status)
     for unpack in (
-        lambda: target.transfer.unpack(job_exports, "here"),
+        lambda: target.transfer.import_jobs(job_exports, "here"),
         lambda: target.transfer.import_dead_letters(records, "here"),
     ):
         with pytest.raises(CopyFinished):
             unpack()
-    assert target.transfer.pack(0, 10) == []
+    assert target.transfer.export_jobs(0, 10) == []
     assert target.transfer.export_dead_letters("", 10) == []
-    target.transfer.post(StoreStatus("arriving", "here", 1))
-    assert target.transfer.unpack(job_exports, "here") == target.transfer.import_dead_letters(records, "here") == 1
+    target.transfer.set_status(StoreStatus("arriving", "here", 1))
+    assert target.transfer.import_jobs(job_exports, "here") == target.transfer.import_dead_letters(records, "here") == 1
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -170,7 +170,7 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
 def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: int, whole: bool) -> None:
     engine, producer = store.open(), store.open()
     producer.insert([new_job("before")], now=NOW)
-    engine.transfer.post(MOVED)
+    engine.transfer.set_status(MOVED)
     for queue in ("default", "a queue that nobody knows"):
         jobs = [new_job(f"j{number}", queue=queue, tags=("t",)) for number in range(size)]
         with pytest.raises(StoreMoved, match="redis://elsewhere/0") as refused:
@@ -186,11 +186,11 @@ def test_nobody_requeues_while_a_notice_hangs(engine: Engine, store_status: Stor
     if is_gone:
         engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     before = states(engine)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
         engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)
     assert (states(engine), one(engine, letter.id).status) == (before, "pending")
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert [each.job_id for each in engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)] == ["moved"]
 
 
@@ -203,11 +203,11 @@ def test_nobody_moves_jobs_by_hand_while_a_notice_hangs(
     engine.insert([new_job("moved"), new_job("later", run_at=LATER)], now=NOW)
     engine.queries.move(Filter(ids=("moved",)), Trigger.CANCEL, 1, now=NOW)
     before = contents(engine)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
         engine.queries.move(which, event, 10, now=NOW)
     assert contents(engine) == before
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert bool(engine.queries.move(which, event, 10, now=NOW)) == (which != NOBODY)
 
 
@@ -217,9 +217,9 @@ def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(
 ) -> None:
     engine.insert([new_job("j1")], now=NOW)
     before = contents(engine)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
-        engine.queries.amend("j1", JobUpdate(priority=9), now=NOW)
+        engine.queries.update("j1", JobUpdate(priority=9), now=NOW)
     with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
         engine.queries.signal("j1", "paid", None, None, now=NOW)
     assert contents(engine) == before
@@ -227,17 +227,17 @@ def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(
 
 def test_jobs_are_deleted_where_they_came_from_but_not_where_they_arrive(engine: Engine) -> None:
     engine.insert([new_job("j1")], now=NOW)
-    engine.transfer.post(ARRIVING)
+    engine.transfer.set_status(ARRIVING)
     with pytest.raises(EngineUnavailable, match="filled from"):
         engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    engine.transfer.post(MOVED)
+    engine.transfer.set_status(MOVED)
     assert engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW) == ["j1"]
 
 
 @pytest.mark.parametrize("after", [None, ARRIVING], ids=["none", "arriving"])
 def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: StoreStatus | None) -> None:
-    engine.transfer.post(MOVED)
-    engine.transfer.post(after)
+    engine.transfer.set_status(MOVED)
+    engine.transfer.set_status(after)
     assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
     assert engine.insert([new_job("a")], now=NOW) == [False]
     with pytest.raises(DuplicateJob):
@@ -268,8 +268,8 @@ def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnder
     started.wait(PATIENCE)
     while len(accepted) < 60:
         assert any(thread.is_alive() for thread in threads)
-    engine.transfer.post(MOVED)
-    there = {job_export.job.id for job_export in engine.transfer.pack(0, 1_000_000)}
+    engine.transfer.set_status(MOVED)
+    there = {job_export.job.id for job_export in engine.transfer.export_jobs(0, 1_000_000)}
     for thread in threads:
         assert refused.acquire(timeout=PATIENCE), "a producer was not refused"
         thread.join(PATIENCE)
@@ -282,12 +282,12 @@ def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, store_status:
     engine, worker = store.open(), store.open()
     worker.insert([new_job("a"), new_job("b")], now=NOW)
     assert ids(claim(worker, 1)) == ["a"]
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     answer = worker.exchange([], NOTHING, now=NOW)
     assert (answer.claims, answer.queues) == ([], ())
     assert claim(worker) == []
     assert row(engine, "b").state is State.PENDING
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert ids(claim(worker)) == ["b"]
 
 
@@ -311,7 +311,7 @@ def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderT
     running = Filter(states=(State.RUNNING,))
     while engine.queries.count(running) < 40:
         assert all(thread.is_alive() for thread in threads)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     then = engine.queries.count(running)
     closed.set()
     for thread in threads:
@@ -324,7 +324,7 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_st
     liveness = engine.register_worker(worker_row())
     engine.insert([new_job(name) for name in ("done", "again", "lost")], now=NOW)
     done, again, lost = claim(engine, lease=LEASE)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     assert engine.renew(worker_row(), [lease_of(done), lease_of(again)], 2 * LEASE, now=NOW).lost == frozenset()
     answer = engine.exchange([succeed(done), retry(again, LATER)], None, [log(lost, "still here")], now=NOW)
     assert answer.refused == []
@@ -336,7 +336,7 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_st
 def test_what_nobody_ends_any_more_is_reaped_at_a_store_that_has_moved(engine: Engine) -> None:
     """Whoever carries its jobs waits for those that run."""
     submit_and_claim(engine, "lost")
-    engine.transfer.post(MOVED)
+    engine.transfer.set_status(MOVED)
     assert [job.id for job in engine.reap(10, now=NOW + LEASE)] == ["lost"]
     assert states(engine) == {"lost": State.PENDING}
 
@@ -349,13 +349,13 @@ def test_time_stands_still_while_a_notice_hangs(store: StoreUnderTest, store_sta
     engine, worker = store.open(), store.open()
     engine.insert([new_job("due", run_at=LATER), new_job("lapsed", expires_at=LATER)], now=NOW)
     engine.queries.pause_queue("default", paused)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     before = rows(engine)
     for wanted in (NOTHING, want()):
         answer = worker.exchange([], wanted, now=LATER)
         assert (answer.claims, answer.next_at, answer.queues) == ([], None, ())
     assert rows(engine) == before
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert ids(claim(worker, now=LATER)) == ([] if paused else ["due"])
     assert states(engine) == {"due": State.PENDING if paused else State.RUNNING, "lapsed": State.CANCELLED}
 
@@ -372,15 +372,15 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
     def see_and_dawdle(*args: Any, **more: Any) -> settle_and_claim.ClaimResult:
         seen = see(*args, **more)
         if engine.transfer.store_status() is None:
-            assert seen.lapses == LATER
-            engine.transfer.post(ARRIVING)
+            assert seen.next_expiry == LATER
+            engine.transfer.set_status(ARRIVING)
         return seen
 
     monkeypatch.setattr(settle_and_claim, "claim", see_and_dawdle)
     assert worker.exchange([], want(), now=LATER).next_at is None
     assert states(engine) == {"lapsed": State.PENDING}
     monkeypatch.undo()
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert claim(worker, now=LATER) == []
     assert states(engine) == {"lapsed": State.CANCELLED}
 
@@ -388,11 +388,11 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
 def test_nothing_is_reaped_while_jobs_arrive(engine: Engine) -> None:
     engine.insert([new_job("again"), new_job("last time", max_attempts=1)], now=NOW)
     claim(engine)
-    engine.transfer.post(ARRIVING)
+    engine.transfer.set_status(ARRIVING)
     before = rows(engine)
     assert engine.reap(10, now=NOW + LEASE) == []
     assert rows(engine) == before
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert sorted(job.id for job in engine.reap(10, now=NOW + LEASE)) == ["again", "last time"]
     assert states(engine) == {"again": State.PENDING, "last time": State.FAILED}
 
@@ -404,11 +404,11 @@ def test_a_worker_that_died_while_jobs_arrive_is_remembered_until_its_own_are_re
     worker = store.send("hold", "victim", 2, 1)
     assert worker.hear() == ["begun", "fetched"]
     worker.kill()
-    engine.transfer.post(ARRIVING)
+    engine.transfer.set_status(ARRIVING)
     for _ in range(2):
         assert engine.reap(10, now=NOW) == []
     assert [known.id for known in engine.queries.workers()] == ["victim"]
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert len(engine.reap(10, now=NOW)) == 2
     assert {job.id: (job.attempt, job.releases) for job in rows(engine).values()} == {
         "begun": (1, 0),
@@ -422,7 +422,7 @@ def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, store_stat
     """What was carried must still be there when it is compared, however old it is."""
     bring(engine, State.COMPLETED, "old", queue="mail")
     bring(engine, State.FAILED, "older", queue="mail")
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     engine.reap(10, now=NOW + 1000 * 24 * HOUR)
     assert states(engine) == {"old": State.COMPLETED, "older": State.FAILED}
 
@@ -436,22 +436,22 @@ def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
     engine.insert([new_job("old"), new_job("older")], now=NOW)
     judged = [StaleAction(name, 1, action, "pending for long", "print") for name in ("old", "older")]
     before = contents(engine)
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [False, False]
     assert contents(engine) == before
     assert engine.dead_letters.latest(["old", "older"]) == []
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [True, True]
 
 
 @every_notice
 def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest, store_status: StoreStatus) -> None:
     engine, worker = store.open(), store.open()
-    engine.transfer.post(store_status)
+    engine.transfer.set_status(store_status)
     bell = worker.listen("work")
     while bell.wait(0):  # the call that came with the notice itself may still be on its way
         pass
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
     assert bell.wait(PATIENCE)
     bell.close()
 
@@ -460,7 +460,7 @@ def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest,
 
 
 def test_an_empty_store_has_nothing_to_pack(engine: Engine) -> None:
-    assert engine.transfer.pack(0, 10) == []
+    assert engine.transfer.export_jobs(0, 10) == []
     assert engine.transfer.export_dead_letters("", 10) == []
 
 
@@ -469,7 +469,7 @@ def test_jobs_are_packed_in_the_order_of_submission_a_page_at_a_time(engine: Eng
     for number, name in enumerate(names):
         engine.insert([new_job(name, priority=number, queue=f"q{number % 2}", run_at=NOW - number)], now=NOW)
     packed, after = [], 0
-    while page := engine.transfer.pack(after, 2):
+    while page := engine.transfer.export_jobs(after, 2):
         assert len(page) <= 2
         packed += [job_export.job.id for job_export in page]
         after = page[-1].job.seq
@@ -483,7 +483,7 @@ def test_a_parcel_is_the_job_with_everything_that_was_filed_about_it(engine: Eng
     again = claim_one(engine)
     settle(engine, retry(again, NOW, message="twice"))
     engine.insert([new_job("second")], now=NOW)
-    first, second = engine.transfer.pack(0, 10)
+    first, second = engine.transfer.export_jobs(0, 10)
     assert [first.job, second.job] == [row(engine, "first"), row(engine, "second")]
     assert first.history == engine.queries.history("first")
     assert [history_row.error_message for history_row in first.history] == ["once", "twice"]
@@ -506,7 +506,7 @@ def test_what_is_packed_while_workers_settle_fits_together(store: StoreUnderTest
     thread.start()
     try:
         for _ in range(100):
-            for job_export in engine.transfer.pack(0, 100):
+            for job_export in engine.transfer.export_jobs(0, 100):
                 assert all(history_row.version <= job_export.job.version for history_row in job_export.history)
     finally:
         stop.set()
@@ -608,7 +608,7 @@ def test_jobs_are_unpacked_behind_those_that_are_there_and_new_ones_come_behind_
     target.insert([new_job("z"), new_job("y")], now=NOW)
     assert carry(engine, target) == 2
     target.insert([new_job("a")], now=NOW)
-    assert [job_export.job.id for job_export in target.transfer.pack(0, 10)] == ["z", "y", "c", "b", "a"]
+    assert [job_export.job.id for job_export in target.transfer.export_jobs(0, 10)] == ["z", "y", "c", "b", "a"]
     assert ids(claim(target)) == ["z", "y", "c", "b", "a"]
 
 
@@ -632,7 +632,7 @@ def test_to_unpack_the_same_again_changes_nothing(engine: Engine, target: Engine
 
 
 def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
-    assert engine.transfer.unpack([]) == 0
+    assert engine.transfer.import_jobs([]) == 0
     assert engine.transfer.import_dead_letters([]) == 0
     engine.transfer.import_queues([])
     assert engine.queries.queues() == []
@@ -640,17 +640,17 @@ def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
 
 def test_jobs_are_unpacked_while_a_notice_says_that_they_arrive(engine: Engine, target: Engine) -> None:
     bring(engine, State.PENDING)
-    target.transfer.post(ARRIVING)
+    target.transfer.set_status(ARRIVING)
     assert carry(engine, target) == 1
     assert claim(target) == []
-    target.transfer.post(None)
+    target.transfer.set_status(None)
     assert ids(claim(target)) == ["job"]
 
 
 def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: StoreUnderTest, target: Engine) -> None:
     source, producer = store.open(), target
     source.insert([new_job(f"j{number}") for number in range(400)], now=NOW)
-    job_exports = source.transfer.pack(0, 400)
+    job_exports = source.transfer.export_jobs(0, 400)
     assert target.transfer.store_status() is None  # its tables are there: to make them is not what is tried here
     start = threading.Barrier(2)
     submitted: list[bool] = []
@@ -663,7 +663,7 @@ def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: Stor
     thread = threading.Thread(target=produce)
     thread.start()
     start.wait(PATIENCE)
-    unpacked = sum(target.transfer.unpack(job_exports[place : place + 20]) for place in range(0, 400, 20))
+    unpacked = sum(target.transfer.import_jobs(job_exports[place : place + 20]) for place in range(0, 400, 20))
     thread.join(PATIENCE)
     assert unpacked + sum(submitted) == 400
     assert target.queries.count(EVERYTHING) == 400

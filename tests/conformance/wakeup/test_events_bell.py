@@ -62,7 +62,7 @@ def a_success(engine: Engine) -> Callable[[], object]:
 
 
 OTHERS: dict[str, Callable[[Engine], Callable[[], object]]] = {
-    "an event by itself": lambda engine: lambda: engine.events.tell([EventGroup("worker.started", NOW, worker="w1")]),
+    "an event by itself": lambda engine: lambda: engine.events.append([EventGroup("worker.started", NOW, worker="w1")]),
     "a new job": lambda engine: lambda: engine.insert([new_job()], now=NOW),
     "a success": a_success,
     "a queue that is paused": lambda engine: lambda: engine.queries.pause_queue("default", True),

@@ -68,8 +68,8 @@ def test_a_backup_of_any_store_restores_to_any_store(
     now = source.clock.now()
     flow_jobs = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
     source.insert_graph(flow_jobs, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
-    source.queries.rule_queue("mail", QueueRules(max_length=9_000_000))
-    source.queries.rule_task("work", TaskRules(concurrency=7))
+    source.queries.set_queue_rules("mail", QueueRules(max_length=9_000_000))
+    source.queries.set_task_rules("work", TaskRules(concurrency=7))
     source.schedule_store.put(schedule("tick"), new=True)
     source.renew(worker_row("old", seen_at=now), [], 0)
     before, running = without_nul(contents(source)), states(source)
@@ -254,8 +254,8 @@ class _Busy:
         )
         self.document_store = engine.document_store
 
-    def pack(self, after: int, limit: int) -> list[JobExport]:
-        found = self.engine.transfer.pack(after, 1)
+    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
+        found = self.engine.transfer.export_jobs(after, 1)
         self.page += 1
         self.between(self.page)
         return found
@@ -314,7 +314,7 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
     fill(source, JOBS)
     backups.take(source, folder / "copy.db")
     before = without_nul(contents(source))
-    real, calls = type(source.transfer).unpack, 0
+    real, calls = type(source.transfer).import_jobs, 0
 
     def fails_later(self: object, job_exports: list[JobExport]) -> int:
         nonlocal calls
@@ -324,7 +324,7 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
                 raise ConnectionError("cut off")
         return real(self, job_exports)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(source.transfer), "unpack", fails_later)
+    monkeypatch.setattr(type(source.transfer), "import_jobs", fails_later)
     with pytest.raises(ConnectionError):
         backups.restore(source, folder / "copy.db", replace_all=True)
     monkeypatch.undo()
@@ -343,9 +343,9 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
 
 def test_a_backup_of_a_closed_store_is_open_when_it_is_restored(source: Engine, folder: Path) -> None:
     source.insert([new_job("job")])
-    source.transfer.post(StoreStatus("moved", "elsewhere", 5))
+    source.transfer.set_status(StoreStatus("moved", "elsewhere", 5))
     backups.take(source, folder / "copy.db")
-    source.transfer.post(None)
+    source.transfer.set_status(None)
     backups.restore(source, folder / "copy.db", replace_all=True)
     assert source.transfer.store_status() is None, "it is restored to be used"
     assert source.exchange([], want(1)).claims
@@ -355,7 +355,7 @@ def test_nothing_is_restored_to_a_store_that_a_copy_fills(source: Engine, folder
     source.insert([new_job("job")])
     backups.take(source, folder / "copy.db")
     store_status = StoreStatus("arriving", "sqlite:////elsewhere.db", 5)
-    source.transfer.post(store_status)
+    source.transfer.set_status(store_status)
     with pytest.raises(ConfigError, match=r"is being filled from sqlite:////elsewhere\.db"):
         backups.restore(source, folder / "copy.db", replace_all=True)
     assert source.transfer.store_status() == store_status

@@ -422,7 +422,7 @@ def test_an_alert_reads_the_figures_of_the_metrics(app: Headrace, clock: Virtual
         found += [EventGroup("stale.failed", now, data=[{"error": "away"}])]
         found += [EventGroup("archive.swept", now, runs=[1500], data=[retention_run])]
         found += [EventGroup("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
-        app.engine.events.tell(found)
+        app.engine.events.append(found)
     meter.catch_up()
     readings = AlertInputs(app.engine, app.settings)
     for name in values.COUNTED:
@@ -436,7 +436,7 @@ def test_measured_metrics_have_labels_and_a_baseline(app: Headrace, clock: Virtu
     def work(well: int, ill: int) -> None:
         ids, now = [f"job{n}" for n in range(well + ill)], clock.now()
         who: dict[str, Any] = {"at": now, "queue": "mail", "task": "send", "worker": "w"}
-        app.engine.events.tell(
+        app.engine.events.append(
             [
                 EventGroup("job.started", **who, jobs=ids, waits=[5] * len(ids)),
                 EventGroup("job.completed", **who, jobs=ids[:well], runs=[9] * well),

@@ -69,7 +69,7 @@ def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypa
 def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", ())
     monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
-    append, outages, seen = app.engine.events.tell, ["on purpose"], list[str | None]()
+    append, outages, seen = app.engine.events.append, ["on purpose"], list[str | None]()
 
     def append_unless_away(groups: Sequence[EventGroup]) -> None:
         if outages:
@@ -81,7 +81,7 @@ def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, m
         if event.task == "bad":
             raise RuntimeError("not this one")
 
-    monkeypatch.setattr(app.engine.events, "tell", append_unless_away)
+    monkeypatch.setattr(app.engine.events, "append", append_unless_away)
     app.on("job.enqueued", name="picky")(handle)
     with app.listening():
         app.enqueue_many([app.task_by_name(name).bind() for name in ("bad", "good")])
@@ -139,7 +139,7 @@ def test_a_position_is_stored_also_while_no_event_matches(app: Headrace, monkeyp
     began = app.events.last()
     _begin_at(app, "audit", HandlerCursor(began))
     for _ in range(101):  # more than are read at once
-        app.engine.events.tell([EventGroup("worker.started", app.clock.now())])
+        app.engine.events.append([EventGroup("worker.started", app.clock.now())])
     app.task_by_name("x").enqueue()
     noted: list[str] = []
 

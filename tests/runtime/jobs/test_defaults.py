@@ -115,7 +115,7 @@ def test_a_lifecycle_in_code_counts_at_once() -> None:
         drain(app)
         clock.advance(10)
         assert app.lifecycle.archive().archived == 1
-        assert app.engine.staleness_store.terms() == [], "to look changes nothing"
+        assert app.engine.staleness_store.policies() == [], "to look changes nothing"
 
 
 def test_an_operators_policy_has_precedence_over_the_code(app: Headrace) -> None:

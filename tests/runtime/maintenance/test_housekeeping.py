@@ -69,12 +69,12 @@ def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -
 def test_no_history_is_trimmed_while_the_store_is_closed(app: Headrace) -> None:
     app.engine.insert([new_job("job")])
     for _ in range(30):
-        app.engine.queries.amend("job", JobUpdate(priority=1))
-    app.engine.transfer.post(StoreStatus("arriving", "elsewhere", 1))
+        app.engine.queries.update("job", JobUpdate(priority=1))
+    app.engine.transfer.set_status(StoreStatus("arriving", "elsewhere", 1))
     maintenance_task = HistoryTrim(app.engine, "history", 20)
     assert maintenance_task.do() > 0
     assert len(app.engine.queries.history("job")) == 30
-    app.engine.transfer.post(None)
+    app.engine.transfer.set_status(None)
     maintenance_task.do()
     assert len(app.engine.queries.history("job")) == 20
 
@@ -100,7 +100,7 @@ def test_what_to_do_is_a_setting(app: Headrace, monkeypatch: pytest.MonkeyPatch)
 def test_what_can_not_be_meant_is_refused_by_its_name(app: Headrace) -> None:
     with pytest.raises(ConfigError, match=r"path: expected the path of a file, got b'x'"):
         app.admin.backup(b"x")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"there is no repair of 'banana'; there is of orphan_history, "):
+    with pytest.raises(ConfigError, match=r"'banana' can't be repaired; repairable are orphan_history, "):
         app.admin.repair(["banana"])
     with pytest.raises(ConfigError, match=r"'orphan_log' \(did you mean 'orphan_logs'\?\)"):
         app.admin.repair(["orphan_log"], dry_run=True)

@@ -37,7 +37,7 @@ def append(app: Headrace, type_: str, count: int = 1, queue: str = "mail", task:
     """As if jobs had just done so."""
     jobs = [f"j{number}" for number in range(count)]
     columns: dict[str, Any] = {name: values * count for name, values in more.items()}
-    app.engine.events.tell([EventGroup(type_, app.clock.now(), queue, task, jobs=jobs, **columns)])
+    app.engine.events.append([EventGroup(type_, app.clock.now(), queue, task, jobs=jobs, **columns)])
 
 
 def test_what_jobs_did_is_in_the_figures_at_once(app: Headrace) -> None:

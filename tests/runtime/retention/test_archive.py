@@ -573,11 +573,11 @@ def test_nothing_is_brought_back_while_the_store_is_being_moved(
     drain(app)
     clock.advance(8 * DAY)
     run_retention(app)
-    app.engine.transfer.post(StoreStatus(kind, "sqlite:////elsewhere.db", 1))
+    app.engine.transfer.set_status(StoreStatus(kind, "sqlite:////elsewhere.db", 1))
     with pytest.raises(StoreMoved if kind == "moved" else EngineUnavailable, match=r"/elsewhere\.db"):
         app.lifecycle.restore(job.id)
     assert both(app) == ([], [job.id])
-    app.engine.transfer.post(None)
+    app.engine.transfer.set_status(None)
     assert app.lifecycle.restore(job.id).state is State.PENDING
 
 
@@ -609,7 +609,7 @@ def test_a_retention_run_that_died_before_the_removal_is_repeated(
     drain(app)
     clock.advance(8 * DAY)
     with monkeypatch.context() as patch:
-        patch.setattr(app.engine.retention_store, "clear", lambda _: 1 / 0)
+        patch.setattr(app.engine.retention_store, "delete", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_retention(app)
     assert both(app) == ([job.id], [])  # found once
@@ -624,7 +624,7 @@ def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
 ) -> None:
     job = work.enqueue(1)
     drain(app)
-    [job_export] = app.engine.retention_store.pack([job.id])
+    [job_export] = app.engine.retention_store.export_jobs([job.id])
     archive_of(app).add([row_of(job_export)], "weekly")
     clock.advance(20 * DAY)
     job.retry()
@@ -739,9 +739,9 @@ def test_no_dead_letter_is_removed_while_the_store_is_closed(
     drain(app)
     app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
     clock.advance(400 * DAY)
-    app.engine.transfer.post(StoreStatus("arriving", "elsewhere", 1))
+    app.engine.transfer.set_status(StoreStatus("arriving", "elsewhere", 1))
     assert app.lifecycle.archive(dry_run=False).dead_letters == 0, "what arrives has to stay until it is compared"
-    app.engine.transfer.post(None)
+    app.engine.transfer.set_status(None)
     assert app.lifecycle.archive(dry_run=False).dead_letters == 1
 
 
@@ -946,6 +946,6 @@ def test_a_lease_of_another_version_leaves_a_held_job_alone(
     drain(app)
     row = app.engine.queries.get([job.id])[0]
     stale = replace(row, version=row.version - 1)
-    assert app.engine.retention_store.clear([Lease(stale.id, stale.version)]) == []
+    assert app.engine.retention_store.delete([Lease(stale.id, stale.version)]) == []
     clock.advance(8 * DAY)
     assert run_retention(app).archived == 1

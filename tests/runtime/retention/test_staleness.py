@@ -167,13 +167,13 @@ def test_ten_thousand_stale_jobs_are_found_in_a_few_questions(
     for first in range(0, 10_000, 2000):
         app.engine.insert([old(now, f"j{number}", 3 * DAY) for number in range(first, first + 2000)])
     queries = list[int]()
-    aged = app.engine.staleness_store.aged
+    aged = app.engine.staleness_store.by_age
 
     def note(which: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         queries.append(limit)
         return aged(which, limit, cursor)
 
-    monkeypatch.setattr(app.engine.staleness_store, "aged", note)
+    monkeypatch.setattr(app.engine.staleness_store, "by_age", note)
     assert len(app.lifecycle.detect_stale()) == 10_000
     assert len(queries) <= 10
     assert max(queries) <= 2000  # and none of them keeps others from the store for long
@@ -255,13 +255,13 @@ def test_two_workers_at_once_end_each_job_once(app: Headrace, stock: None) -> No
 def test_the_query_has_no_state_without_a_threshold(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     queries: list[AgeQuery] = []
     engine: Engine = app.engine
-    aged = engine.staleness_store.aged
+    aged = engine.staleness_store.by_age
 
     def listen_in(query: AgeQuery, limit: int, cursor: str | None) -> JobAgePage:
         queries.append(query)
         return aged(query, limit, cursor)
 
-    monkeypatch.setattr(engine.staleness_store, "aged", listen_in)
+    monkeypatch.setattr(engine.staleness_store, "by_age", listen_in)
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
     StaleScan(engine, Settings(**off)).next_findings()  # type: ignore[arg-type]
     assert queries == [AgeQuery({}, None)]

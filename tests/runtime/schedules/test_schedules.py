@@ -389,7 +389,7 @@ def test_running_one_now_runs_it_at_once_where_jobs_run_inline(app: Headrace) ->
 
 def test_nothing_is_run_by_hand_in_a_store_that_has_moved(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("r", "note", every=60)
-    app.engine.transfer.post(StoreStatus("moved", "sqlite:///elsewhere.db", clock.now()))
+    app.engine.transfer.set_status(StoreStatus("moved", "sqlite:///elsewhere.db", clock.now()))
     with pytest.raises(StoreMoved):
         app.schedules.run_now("r")
     clock.advance(60)

@@ -282,7 +282,7 @@ def test_nothing_holds_on_to_the_connection(app: Headrace, add: Any, database: s
 
 
 def test_a_store_that_has_moved_takes_no_job(app: Headrace, add: Any, database: str, url: str) -> None:
-    app.engine.transfer.post(StoreStatus(kind="moved", other="sqlite:///new.db", at=1))
+    app.engine.transfer.set_status(StoreStatus(kind="moved", other="sqlite:///new.db", at=1))
     with plain(database, url) as lender:
         inside = add.using(connection=lender.connection)
         with pytest.raises(StoreMoved, match=r"new\.db"):
@@ -499,7 +499,7 @@ def test_closing_the_app_ends_the_wait(app: Headrace, add: Any, url: str) -> Non
 def test_the_commit_watcher_ends_after_a_timeout(
     app: Headrace, add: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.engines.sqlite.commit_watcher._PATIENCE", 0.05)
+    monkeypatch.setattr("headrace.engines.sqlite.commit_watcher._TIMEOUT", 0.05)
     with lenders.by_sqlite3(url) as lender:
         add.using(connection=lender.connection).enqueue(1, 1)
         lender.rollback()

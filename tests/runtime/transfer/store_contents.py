@@ -73,7 +73,7 @@ def contents(engine: Engine) -> list[JobExport]:
     """Every job in order with everything about it, but for the numbers that each store gives by itself."""
     found: list[JobExport] = []
     after = 0
-    while page := engine.transfer.pack(after, 1000):
+    while page := engine.transfer.export_jobs(after, 1000):
         after = page[-1].job.seq
         found += [
             msgspec.structs.replace(job_export, job=msgspec.structs.replace(job_export.job, seq=0))
@@ -96,6 +96,6 @@ def without_nul(job_exports: list[JobExport]) -> list[JobExport]:
 def by_force(target: Engine) -> Iterator[None]:
     """As by a writer that ignores the store status."""
     store_status = target.transfer.store_status()
-    target.transfer.post(None)
+    target.transfer.set_status(None)
     yield
-    target.transfer.post(store_status)
+    target.transfer.set_status(store_status)

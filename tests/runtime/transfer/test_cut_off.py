@@ -54,7 +54,7 @@ def test_it_may_be_cut_off_again_and_again_anywhere(source: Engine, target: Engi
 
 def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engine) -> None:
     fill(source, 50)
-    target.transfer.post(StoreStatus("arriving", source.url, 0))
+    target.transfer.set_status(StoreStatus("arriving", source.url, 0))
     assert StoreCopy(source, target).copy_status() == "new"
     move(source, target)
     assert contents(target) == without_nul(contents(source))
@@ -146,8 +146,8 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
 
         return act
 
-    monkeypatch.setattr(source.transfer, "swap", slow(source.transfer.swap))
-    monkeypatch.setattr(target.transfer, "swap", slow(target.transfer.swap))
+    monkeypatch.setattr(source.transfer, "replace_status", slow(source.transfer.replace_status))
+    monkeypatch.setattr(target.transfer, "replace_status", slow(target.transfer.replace_status))
     made.run(0)
     assert made.verify().differences == []
     made.open()
@@ -211,7 +211,7 @@ def test_a_store_that_another_run_began_to_fill_is_not_reported_as_complete(
 
     def take_over(step: CopyStep) -> None:
         if step.stage == stage:
-            target.transfer.post(StoreStatus("arriving", ELSEWHERE, 1))
+            target.transfer.set_status(StoreStatus("arriving", ELSEWHERE, 1))
 
     made = StoreCopy(source, target, progress=take_over)
     with pytest.raises(ConfigError, match="is being filled from"):

@@ -104,7 +104,7 @@ def delete_one(target: Engine) -> str:
 
 def amend_one(target: Engine) -> str:
     job_id = last_job(target, State.PENDING)
-    assert target.queries.amend(job_id, JobUpdate(priority=50))
+    assert target.queries.update(job_id, JobUpdate(priority=50))
     return f"job {job_id} differs in priority, version, history"
 
 
@@ -146,10 +146,10 @@ def test_a_job_that_is_missing_is_brought_by_another_run_if_nothing_behind_it_is
 
 def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     fill(source, 60)
-    job_exports = without_nul(source.transfer.pack(0, 100))
+    job_exports = without_nul(source.transfer.export_jobs(0, 100))
     job_exports[20], job_exports[40] = job_exports[40], job_exports[20]
-    target.transfer.post(StoreStatus("arriving", source.url, 1))
-    target.transfer.unpack(job_exports)
+    target.transfer.set_status(StoreStatus("arriving", source.url, 1))
+    target.transfer.import_jobs(job_exports)
     target.transfer.import_dead_letters(dead_letters(source))
     target.transfer.import_queues(source.queries.queues())
     result = StoreCopy(source, target).verify()
@@ -160,7 +160,7 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
 
 def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     fill(source, 60)
-    job_exports = without_nul(source.transfer.pack(0, 100))
+    job_exports = without_nul(source.transfer.export_jobs(0, 100))
     altered = {
         "payload": msgspec.structs.replace(
             job_exports[3], job=msgspec.structs.replace(job_exports[3].job, payload="[0]")
@@ -173,8 +173,8 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     }
     by_id = {job_export.job.id: (what, job_export) for what, job_export in altered.items()}
     assert len(by_id) == len(altered)
-    target.transfer.post(StoreStatus("arriving", source.url, 1))
-    target.transfer.unpack([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
+    target.transfer.set_status(StoreStatus("arriving", source.url, 1))
+    target.transfer.import_jobs([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
     target.transfer.import_dead_letters(dead_letters(source))
     target.transfer.import_queues(source.queries.queues())
     result = StoreCopy(source, target).verify()
@@ -186,8 +186,8 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
 def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine) -> None:
     fill(source, 100)
     first, second, *rest = dead_letters(source)
-    target.transfer.post(StoreStatus("arriving", source.url, 1))
-    target.transfer.unpack(without_nul(source.transfer.pack(0, 1000)))
+    target.transfer.set_status(StoreStatus("arriving", source.url, 1))
+    target.transfer.import_jobs(without_nul(source.transfer.export_jobs(0, 1000)))
     target.transfer.import_dead_letters([msgspec.structs.replace(second, reason="another"), *rest])
     target.transfer.import_queues(source.queries.queues())
     result = StoreCopy(source, target).verify()
@@ -201,10 +201,10 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 30)
-    pack = source.transfer.pack
+    pack = source.transfer.export_jobs
     hidden = pack(0, 30)[-1].job
     monkeypatch.setattr(
-        source.transfer, "pack", lambda after, limit: [p for p in pack(after, limit) if p.job.id != hidden.id]
+        source.transfer, "export_jobs", lambda after, limit: [p for p in pack(after, limit) if p.job.id != hidden.id]
     )
     made = StoreCopy(source, target)
     made.run(0)
@@ -215,7 +215,7 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
 
 def test_many_differences_are_counted_and_the_first_are_reported(source: Engine, target: Engine) -> None:
     fill(source, 100)
-    target.transfer.post(StoreStatus("arriving", source.url, 1))
+    target.transfer.set_status(StoreStatus("arriving", source.url, 1))
     target.transfer.import_queues(source.queries.queues())
     target.transfer.import_dead_letters(dead_letters(source))
     result = StoreCopy(source, target).verify()

@@ -123,15 +123,15 @@ def test_rules_arrive_over_those_of_an_unused_store(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
-    source.queries.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
-    source.queries.rule_task("send", TaskRules(paused=True))
-    target.queries.rule_task("send", TaskRules(concurrency=1))
+    source.queries.set_queue_rules("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
+    source.queries.set_task_rules("send", TaskRules(paused=True))
+    target.queries.set_task_rules("send", TaskRules(concurrency=1))
     source.staleness_store.declare_policy([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
     source.staleness_store.order_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
     target.staleness_store.order_policy("task", "send", StoredPolicy(max_age=5))
     move(source, target)
-    assert target.staleness_store.terms() == source.staleness_store.terms()
-    assert len(target.staleness_store.terms()) == 2
+    assert target.staleness_store.policies() == source.staleness_store.policies()
+    assert len(target.staleness_store.policies()) == 2
     assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.queries.queues()] == [
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
@@ -210,15 +210,15 @@ def test_a_document_that_can_not_be_stored_is_reported(
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
     "queue paused": (lambda target: target.queries.pause_queue("mail", True), "queue mail should be open and is not"),
     "queue rules": (
-        lambda target: target.queries.rule_queue("mail", QueueRules(weight=2)),
+        lambda target: target.queries.set_queue_rules("mail", QueueRules(weight=2)),
         "queue mail should have weight=3 and has weight=2",
     ),
     "task rules": (
-        lambda target: target.queries.rule_task("send", TaskRules(concurrency=9)),
+        lambda target: target.queries.set_task_rules("send", TaskRules(concurrency=9)),
         "task send should have paused=true and has concurrency=9",
     ),
     "no task rules": (
-        lambda target: target.queries.rule_task("send", TaskRules()),
+        lambda target: target.queries.set_task_rules("send", TaskRules()),
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
@@ -247,8 +247,8 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
 def test_changed_settings_are_reported_and_corrected_by_another_run(
     source: Engine, target: Engine, change: str
 ) -> None:
-    source.queries.rule_queue("mail", QueueRules(weight=3))
-    source.queries.rule_task("send", TaskRules(paused=True))
+    source.queries.set_queue_rules("mail", QueueRules(weight=3))
+    source.queries.set_task_rules("send", TaskRules(paused=True))
     source.staleness_store.order_policy("task", "send", StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
     source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
@@ -305,11 +305,11 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
 
 def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, target: Engine) -> None:
     for engine, weight in ((source, 2), (target, 3)):
-        engine.queries.rule_queue("mail", QueueRules(weight=weight))
-        engine.queries.rule_task("send", TaskRules(concurrency=weight))
+        engine.queries.set_queue_rules("mail", QueueRules(weight=weight))
+        engine.queries.set_task_rules("send", TaskRules(concurrency=weight))
         engine.staleness_store.order_policy("queue", "mail", StoredPolicy(max_age=weight))
         engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
-    source.queries.rule_task("other", TaskRules(paused=True))
+    source.queries.set_task_rules("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
     result = made.verify()
@@ -416,7 +416,7 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     source.insert([new_job("parent")])
     source.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
-    target.transfer.post(StoreStatus("arriving", source.url, 0))
+    target.transfer.set_status(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("parent", created_at=1, run_at=1)])
     move(source, target)
     for name in ("parent", "child"):
@@ -459,14 +459,14 @@ def test_large_jobs_are_copied_a_few_at_a_time(source: Engine, target: Engine, m
     heavy = '["' + "x" * 1_000_000 + '"]'
     for start in range(0, 60, 10):
         source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])
-    unpack = target.transfer.unpack
+    unpack = target.transfer.import_jobs
     sizes: list[int] = []
 
     def weighed(job_exports: Sequence[JobExport], origin: str | None = None) -> int:
         sizes.append(sum(len(job_export.job.payload) for job_export in job_exports))
         return unpack(job_exports, origin)
 
-    monkeypatch.setattr(target.transfer, "unpack", weighed)
+    monkeypatch.setattr(target.transfer, "import_jobs", weighed)
     move(source, target)
     assert contents(target) == contents(source)
     assert max(sizes) <= 10_000_000

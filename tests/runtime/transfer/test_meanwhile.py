@@ -181,7 +181,7 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
 def test_an_id_that_was_reused_at_the_target_meanwhile_is_reported(source: Engine, target: Engine) -> None:
     past = source.clock.now() - HOUR
     source.insert([new_job(name, created_at=past, run_at=past) for name in ("a", "daily", "z")], now=past)
-    target.transfer.post(StoreStatus("arriving", source.url, 0))
+    target.transfer.set_status(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("daily", created_at=past + HOUR, run_at=past + HOUR)])
     made = StoreCopy(source, target)
     copied = made.run(0)

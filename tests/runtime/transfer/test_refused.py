@@ -93,8 +93,8 @@ def test_stores_that_take_part_in_another_move_are_refused(
     source: Engine, target: Engine, at_source: StoreStatus | None, at_target: StoreStatus | None, expected: str
 ) -> None:
     fill(source, 5)
-    source.transfer.post(at_source)
-    target.transfer.post(at_target)
+    source.transfer.set_status(at_source)
+    target.transfer.set_status(at_target)
     for into_used in (False, True):
         with pytest.raises(ConfigError, match=expected):
             StoreCopy(source, target, into_used=into_used).run(0)
@@ -140,7 +140,7 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
     def refuse(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         raise ConfigError("read only")
 
-    monkeypatch.setattr(source.transfer, "swap", refuse)
+    monkeypatch.setattr(source.transfer, "replace_status", refuse)
     with pytest.raises(ConfigError, match="read only"):
         StoreCopy(source, target).run(0)
     assert unchanged(target)
@@ -151,7 +151,7 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_copied_by_the_ne
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, is_reachable: bool
 ) -> None:
     fill(source, 5)
-    swap = source.transfer.swap
+    swap = source.transfer.replace_status
 
     def away() -> StoreStatus | None:
         raise EngineUnavailable("the server is away")
@@ -163,7 +163,7 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_copied_by_the_ne
         raise EngineUnavailable("the connection was lost")
 
     with monkeypatch.context() as lossy:
-        lossy.setattr(source.transfer, "swap", lose_answer)
+        lossy.setattr(source.transfer, "replace_status", lose_answer)
         with pytest.raises(EngineUnavailable, match="was lost"):
             StoreCopy(source, target).run(0)
     monkeypatch.undo()

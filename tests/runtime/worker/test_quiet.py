@@ -63,7 +63,7 @@ def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: V
 
 
 CHANGES: dict[str, Callable[[Headrace], object]] = {
-    "an event": lambda app: app.engine.events.tell([EventGroup("worker.lost", 1, worker="w1")]),
+    "an event": lambda app: app.engine.events.append([EventGroup("worker.lost", 1, worker="w1")]),
     "a rule": lambda app: app.alerts.rules.create("many", when="depth > 5"),
 }
 

@@ -252,7 +252,7 @@ def test_an_unavailable_server_leaves_the_source_in_use(shell: Shell, source: En
 
 def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the third import fail with EngineUnavailable."""
-    unpack, made = SqlTransfer.unpack, [0]
+    unpack, made = SqlTransfer.import_jobs, [0]
 
     def unpack_or_not(self: SqlTransfer, job_exports: Any, origin: str | None = None) -> int:
         made[0] += 1
@@ -260,7 +260,7 @@ def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.Monkey
             raise error
         return unpack(self, job_exports, origin)
 
-    monkeypatch.setattr(SqlTransfer, "unpack", unpack_or_not)
+    monkeypatch.setattr(SqlTransfer, "import_jobs", unpack_or_not)
 
 
 def test_a_copy_continues_after_the_server_was_unavailable(shell: Shell, source: Engine, target: Engine) -> None:
@@ -343,7 +343,7 @@ def test_a_store_is_reopened_after_a_confirmation(shell: Shell, source: Engine, 
 
 
 def test_a_store_is_reopened_without_a_confirmation_with_yes(shell: Shell, source: Engine) -> None:
-    source.transfer.post(StoreStatus("moved", "redis://there/0", 5))
+    source.transfer.set_status(StoreStatus("moved", "redis://there/0", 5))
     record = shell("copy", "--reopen", FROM, "--yes", "--json").json
     assert record == {"url": source.url, "status": {"kind": "moved", "other": "redis://there/0", "at": 5}}
     assert shell("copy", "--reopen", FROM, "--json").json == {"url": source.url, "status": None}

@@ -213,17 +213,17 @@ def test_the_archive_is_checked_and_its_password_is_not_printed(shell: Shell, mo
 
 def test_a_moved_store_is_a_finding_and_a_store_being_filled_is_not(shell: Shell) -> None:
     with shell.app() as app:
-        app.engine.transfer.post(StoreStatus("moved", "redis://new", app.clock.now()))
+        app.engine.transfer.set_status(StoreStatus("moved", "redis://new", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 1
         assert "the jobs of this store were copied to redis://new" in ran.out
         assert "headrace copy --reopen" in ran.out
-        app.engine.transfer.post(StoreStatus("arriving", "redis://old", app.clock.now()))
+        app.engine.transfer.set_status(StoreStatus("arriving", "redis://old", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 0
         assert "this store is being filled from redis://old" in ran.out
         assert "run the same command again" in ran.out
-        app.engine.transfer.post(None)
+        app.engine.transfer.set_status(None)
         assert "this store" not in shell("doctor").out
 
 

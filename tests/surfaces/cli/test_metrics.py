@@ -19,7 +19,7 @@ def app(shell: Shell) -> Iterator[Headrace]:
     with shell.app() as app:
         now = app.clock.now()
         jobs = [f"j{number}" for number in range(6)]
-        app.engine.events.tell(
+        app.engine.events.append(
             [
                 EventGroup("job.enqueued", now, "mail", "send", jobs=jobs),
                 EventGroup("job.started", now, "mail", "send", "w1", jobs, waits=[1500] * 6),

@@ -613,7 +613,7 @@ def test_every_key_in_a_redis_store_is_explained(engine_name: str) -> None:
             assert task.enqueue().wait(PATIENCE) == State.FAILED
         task.using(delay=60, expires=3600).enqueue()
         app.queue("paused").pause()
-        app.engine.transfer.post(StoreStatus("arriving", "elsewhere", 1))
+        app.engine.transfer.set_status(StoreStatus("arriving", "elsewhere", 1))
     prefix = "{" + url.partition("prefix=")[2] + "}:"
     keys: list[Any] = list(servers.redis_connection(url).keys(f"{prefix}*"))
     found = {key.decode().removeprefix(prefix) for key in keys}

@@ -134,7 +134,7 @@ def test_pages_show_an_error_while_their_store_is_unavailable(app: Headrace, mon
     def away(*_: Any, **__: Any) -> Any:
         raise EngineUnavailable("no route to the server")
 
-    monkeypatch.setattr(type(app.engine.dead_letters), "tallies", away)
+    monkeypatch.setattr(type(app.engine.dead_letters), "stats", away)
     monkeypatch.setattr(type(app.engine.document_store), "browse", away)
     assert client.get("/workers").status_code == 200
     answer = client.get("/dead")

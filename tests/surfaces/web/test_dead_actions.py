@@ -16,8 +16,8 @@ from headrace.core.codec.redaction import MASK
 from headrace.testing import VirtualClock, drain
 from headrace.web.pages import background
 from tests.support.waiting import PATIENCE, eventually
-from tests.surfaces.web.actions import WRITES, app, ask, client, clock, do, refused
-from tests.surfaces.web.client import Client
+from tests.surfaces.web.actions import app, ask, client, clock, do, refused
+from tests.surfaces.web.client import WRITES, Client
 from tests.surfaces.web.test_forms import away
 
 __all__ = ["app", "client", "clock"]  # the fixtures

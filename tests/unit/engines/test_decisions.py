@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import OPEN, State, Trigger, is_legal, sources
-from headrace.engines.shared.decisions import movable, position, signed, state_after, topics_of
+from headrace.engines.shared.decisions import actor_suffix, movable_states, position, state_after, topics_of
 from headrace.errors import InvalidJob
 
 NOW = 1_700_000_000_000
@@ -56,18 +56,18 @@ def test_a_move_rings_for_those_it_concerns(event: Trigger, topics: set[str]) ->
 
 
 def test_a_move_without_states_may_start_from_every_legal_one_in_a_steady_order() -> None:
-    assert movable(Filter(), OPEN) == tuple(sorted(OPEN))
+    assert movable_states(Filter(), OPEN) == tuple(sorted(OPEN))
 
 
 def test_a_move_starts_only_from_the_legal_ones_of_the_requested_states() -> None:
     filter = Filter(states=(State.RUNNING, State.COMPLETED, State.PENDING))
-    assert movable(filter, OPEN) == (State.PENDING, State.RUNNING)
-    assert movable(Filter(states=(State.COMPLETED,)), OPEN) == ()
+    assert movable_states(filter, OPEN) == (State.PENDING, State.RUNNING)
+    assert movable_states(Filter(states=(State.COMPLETED,)), OPEN) == ()
 
 
 @pytest.mark.parametrize(("by", "expected"), [("ann", " (by ann)"), (None, ""), ("", "")])
 def test_an_action_is_signed_if_its_actor_has_a_name(by: str | None, expected: str) -> None:
-    assert signed(by) == expected
+    assert actor_suffix(by) == expected
 
 
 @pytest.mark.parametrize(("cursor", "place"), [(None, None), ("0", 0), ("17", 17), ("9" * 18, 10**18 - 1)])

@@ -305,15 +305,15 @@ def test_a_folder_that_was_cleared_away_can_be_listened_in(cleared: Path) -> Non
 
 
 def test_a_ring_that_could_not_be_sent_does_not_silence_the_next(bell: SocketBell) -> None:
-    rope = bell._rope
+    rope = bell._own_sender
 
     class CutRope:
         def send(self, _: bytes) -> int:
             raise OSError("no buffer space")
 
-    bell._rope = CutRope()  # type: ignore[assignment]
+    bell._own_sender = CutRope()  # type: ignore[assignment]
     bell.ring()
-    bell._rope = rope
+    bell._own_sender = rope
     bell.ring()
     assert bell.wait(0)
 

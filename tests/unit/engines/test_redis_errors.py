@@ -62,14 +62,14 @@ def test_what_is_no_outage_stays_what_it_is(error: Exception) -> None:
     assert translated(error, "redis://here", "jobs") is error
 
 
-class FakeWire:
+class FakeConnections:
     """A wire to a server that says what a test wants."""
 
     def __init__(self, **info: str | Exception) -> None:
         self.address = parse("redis://here")
         self._info = info
 
-    def ask(self, *command: Any) -> Any:
+    def command(self, *command: Any) -> Any:
         answer = self._info["_".join(command[1:] if command[0] == "INFO" else command).lower()]
         if isinstance(answer, Exception):
             raise answer
@@ -77,7 +77,7 @@ class FakeWire:
 
 
 def connections(**info: str | Exception) -> RedisConnections:
-    return cast(RedisConnections, FakeWire(**info))
+    return cast(RedisConnections, FakeConnections(**info))
 
 
 @pytest.mark.parametrize("version", ["2.8.19", "5.0.14", "6.0.16", "6.1.240"])

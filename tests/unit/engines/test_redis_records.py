@@ -12,15 +12,15 @@ _HEAD, _RECORD = _STORED[:3], _STORED[3:]
 
 
 def test_whole_records_are_read() -> None:
-    found = serialization.standings(2, _RECORD + _HEAD + _RECORD)
+    found = serialization.records(2, _RECORD + _HEAD + _RECORD)
     assert found is not None
     assert [record.id for record in found] == ["01a21c73-b227"] * 2
 
 
 def test_a_record_that_was_cut_is_damaged_wherever_it_was_cut() -> None:
     for length in range(len(_RECORD)):
-        assert serialization.standings(2, _RECORD[:length] + _HEAD + _RECORD) is None, length
-        assert serialization.standing(_RECORD[:length]) is None, length
+        assert serialization.records(2, _RECORD[:length] + _HEAD + _RECORD) is None, length
+        assert serialization.record(_RECORD[:length]) is None, length
 
 
 def test_a_record_with_a_changed_byte_raises_nothing() -> None:
@@ -28,5 +28,5 @@ def test_a_record_with_a_changed_byte_raises_nothing() -> None:
         for bit in range(8):
             changed = bytearray(_RECORD)
             changed[place] ^= 1 << bit
-            serialization.standings(2, bytes(changed) + _HEAD + _RECORD)
-            serialization.standing(bytes(changed))
+            serialization.records(2, bytes(changed) + _HEAD + _RECORD)
+            serialization.record(bytes(changed))

@@ -88,9 +88,9 @@ def test_a_chamber_that_is_never_called_is_left_out() -> None:
 
 
 def test_a_part_that_is_there_is_not_taken_in_again() -> None:
-    assert script_loader.load("jobs/insert_unique").text.count("local own_orders") == 1
+    assert script_loader.load("jobs/insert_unique").text.count("local task_orders") == 1
     # Of the jobs that others spawn and of the claim under limits, apart.
-    assert script_loader.load("jobs/exchange").text.count("local own_orders") == 2
+    assert script_loader.load("jobs/exchange").text.count("local task_orders") == 2
 
 
 def test_a_call_of_one_job_makes_few_functions() -> None:

@@ -8,7 +8,13 @@ import pytest
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State
-from headrace.engines.sql.search_plan import IndexSource, is_of_places, lead_of, looks_of, places_of
+from headrace.engines.sql.search_plan import (
+    IndexSource,
+    has_only_states_and_queue,
+    indexes_of_states,
+    plan_of,
+    scan_limit_of,
+)
 
 FAILED, CANCELLED, PENDING = (State.FAILED,), (State.CANCELLED,), (State.PENDING,)
 NOTHING = Filter()
@@ -31,7 +37,7 @@ NOTHING = Filter()
     ],
 )
 def test_the_search_uses_the_most_selective_index(which: Filter, walk: str, left: Filter) -> None:
-    lead = lead_of(which)
+    lead = plan_of(which)
     assert (lead.walk, lead.left) == (walk, left)
     assert lead.is_straight == (left == NOTHING)
 
@@ -40,11 +46,11 @@ def test_the_search_uses_the_most_selective_index(which: Filter, walk: str, left
     "which", [NOTHING, Filter(tag="t"), Filter(flow="f"), Filter(states=FAILED), Filter(ids=("a",))]
 )
 def test_a_filter_that_matches_every_indexed_job_needs_no_count(which: Filter) -> None:
-    assert lead_of(which).sets == ()
+    assert plan_of(which).sets == ()
 
 
 def test_the_most_selective_filter_is_tried_first() -> None:
-    sets = lead_of(Filter(flow="f", tag="t", states=PENDING, queue="q")).sets
+    sets = plan_of(Filter(flow="f", tag="t", states=PENDING, queue="q")).sets
     assert sets == ((IndexSource("flow"),), (IndexSource("tag"),), (IndexSource("pending_of_queue"),))
 
 
@@ -52,8 +58,8 @@ def test_the_most_selective_filter_is_tried_first() -> None:
     "which", [Filter(task="t"), Filter(worker="w"), Filter(text="x"), Filter(since=1), Filter(until=1)]
 )
 def test_no_index_knows_of_tasks_workers_texts_and_times(which: Filter) -> None:
-    assert lead_of(which).sets == ()
-    assert not is_of_places(which)
+    assert plan_of(which).sets == ()
+    assert not has_only_states_and_queue(which)
 
 
 def covered(source: IndexSource) -> set[State]:
@@ -70,7 +76,7 @@ SUBSETS = [states for size in range(len(State) + 1) for states in itertools.comb
 @pytest.mark.parametrize("queue", [None, "q"])
 def test_the_places_of_some_states_hold_each_of_them_once(queue: str | None) -> None:
     for states in SUBSETS:
-        sources = places_of(Filter(states=states, queue=queue))
+        sources = indexes_of_states(Filter(states=states, queue=queue))
         held = [state for source in sources for state in covered(source)]
         assert len(held) == len(set(held))
         assert set(held) >= set(states or State)
@@ -80,16 +86,16 @@ def test_the_places_of_some_states_hold_each_of_them_once(queue: str | None) -> 
 
 
 def test_repeated_states_are_searched_once() -> None:
-    assert places_of(Filter(states=PENDING + PENDING)) == (IndexSource("pending"),)
+    assert indexes_of_states(Filter(states=PENDING + PENDING)) == (IndexSource("pending"),)
 
 
 def test_only_states_and_a_queue_are_places() -> None:
-    assert is_of_places(Filter(states=PENDING, queue="q"))
-    assert not is_of_places(Filter(states=PENDING, task="t"))
-    assert not is_of_places(NOTHING)
+    assert has_only_states_and_queue(Filter(states=PENDING, queue="q"))
+    assert not has_only_states_and_queue(Filter(states=PENDING, task="t"))
+    assert not has_only_states_and_queue(NOTHING)
 
 
 def test_jobs_that_are_looked_up_one_by_one_are_fewer() -> None:
-    assert looks_of("number", 100) == 100
-    assert looks_of("tag", 100) < 100
-    assert looks_of("flow", 1) == 1
+    assert scan_limit_of("number", 100) == 100
+    assert scan_limit_of("tag", 100) < 100
+    assert scan_limit_of("flow", 1) == 1

@@ -47,7 +47,7 @@ class Line:
     def cut(self) -> None:
         self._remote.close()
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self._local.close()
         self._remote.close()
         self._exchange.open.discard(self)
@@ -105,8 +105,8 @@ def server_bells(exchange: Exchange) -> Iterator[ServerBells]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses a test can wait for."""
-    monkeypatch.setattr(module, "_AGAIN_FIRST", 0.002)
-    monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.01)
+    monkeypatch.setattr(module, "_RETRY_FIRST", 0.002)
+    monkeypatch.setattr(module, "_RETRY_LONGEST", 0.01)
 
 
 def bell_threads() -> int:
@@ -228,7 +228,7 @@ def test_a_bell_rings_for_every_message_after_it_was_made(server_bells: ServerBe
 def test_a_listener_that_did_not_wait_for_a_slow_connect_is_rung_after_it(
     server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.02)
+    monkeypatch.setattr(module, "_RETRY_LONGEST", 0.02)
     exchange.answer.clear()
     bell = server_bells.listen("work", ())
     assert not bell.wait(0)
@@ -371,7 +371,7 @@ def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
         line.cut()
         return line
 
-    server_bells._call = call_in_vain
+    server_bells._connect = call_in_vain
     server_bells.listen("work", ())
     eventually(lambda: len(pauses.taken) > 4, "it goes on calling")
     assert pauses.taken[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
@@ -380,7 +380,7 @@ def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
 def test_a_line_that_held_for_long_is_called_again_soon(
     server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.4)
+    monkeypatch.setattr(module, "_RETRY_LONGEST", 0.4)
     pauses = Pauses(monkeypatch)
     exchange.down = True
     server_bells.listen("work", ())
@@ -438,7 +438,7 @@ def test_server_bells_closed_during_a_connect_end_right_after_it(server_bells: S
     assert exchange.called.wait(PATIENCE)
     closing = threading.Thread(target=server_bells.close)
     closing.start()
-    eventually(lambda: server_bells._at_rest, "the close is under way")
+    eventually(lambda: server_bells._is_closed, "the close is under way")
     exchange.answer.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()

@@ -68,7 +68,7 @@ def server(machine: Machine) -> Server:
 def clock(machine: Machine, server: Server) -> ServerClock:
     """A clock that has read the server once."""
     made = ServerClock(never)
-    keep_right(made, server.ask)
+    refresh(made, server.ask)
     return made
 
 
@@ -80,9 +80,9 @@ def never() -> int:
     raise EngineUnavailable("the server was never reached")
 
 
-def keep_right(clock: ServerClock, ask: Callable[[], int]) -> None:
-    clock.ask = ask
-    clock.keep_right()
+def refresh(clock: ServerClock, ask: Callable[[], int]) -> None:
+    clock.read_time = ask
+    clock.refresh()
 
 
 def test_the_first_answer_is_the_stores_time_already(server: Server) -> None:
@@ -102,7 +102,7 @@ def test_an_unavailable_server_is_not_read_again_for_every_answer(machine: Machi
         machine.passes(1)
         clock.now()
     assert len(reads) == 1
-    clock.ask = server.ask
+    clock.read_time = server.ask
     machine.passes(30)
     assert clock.now() == server.now
 
@@ -116,7 +116,7 @@ def test_until_the_store_answered_it_is_this_machines_time(machine: Machine) -> 
 
 def test_the_first_read_is_at_once_even_if_the_machine_was_just_started(machine: Machine, server: Server) -> None:
     machine.counter = 0.0
-    keep_right(ServerClock(never), server.ask)
+    refresh(ServerClock(never), server.ask)
     assert server.reads == 1
 
 
@@ -137,10 +137,10 @@ def test_a_machine_whose_clock_is_set_does_not_change_the_stores_time(
 
 def test_the_server_is_not_read_again_for_half_a_minute(clock: ServerClock, machine: Machine, server: Server) -> None:
     machine.passes(29.9)
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert server.reads == 1
     machine.passes(0.2)
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert server.reads == 2
 
 
@@ -151,29 +151,29 @@ def test_a_server_whose_clock_is_set_is_followed_at_the_next_answer(
     server.step(step)
     assert clock.now() == NOW
     machine.passes(30)
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert clock.now() == server.now == NOW + 30_000 + step
 
 
 def test_an_outage_leaves_the_last_answer_and_does_not_stop_it(clock: ServerClock, machine: Machine) -> None:
     machine.passes(100)
     with pytest.raises(EngineUnavailable):
-        keep_right(clock, away)
+        refresh(clock, away)
     assert clock.now() == NOW + 100_000
 
 
 def test_a_failed_read_is_repeated_the_next_time(clock: ServerClock, machine: Machine, server: Server) -> None:
     machine.passes(30)
     with pytest.raises(EngineUnavailable):
-        keep_right(clock, away)
-    keep_right(clock, server.ask)
+        refresh(clock, away)
+    refresh(clock, server.ask)
     assert server.reads == 2
 
 
 def test_a_server_that_is_away_from_the_first_moment_leaves_this_machines_time(machine: Machine) -> None:
     clock = ServerClock(never)
     with pytest.raises(EngineUnavailable):
-        keep_right(clock, away)
+        refresh(clock, away)
     assert clock.now() == 42
 
 
@@ -181,7 +181,7 @@ def test_the_clock_is_never_ahead_of_the_server(machine: Machine, server: Server
     """Or a job would begin before its time."""
     clock = ServerClock(never)
     server.there = server.back = 0.1
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert clock.now() == server.now - 100
 
 
@@ -191,18 +191,18 @@ def test_an_answer_that_was_long_under_way_does_not_spoil_a_better_one(
     """All connections were busy: the middle of such a wait would be seconds off."""
     machine.passes(30)
     server.there = 9.0
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert clock.now() == server.now
 
 
 def test_a_bad_first_answer_is_put_right_by_the_next_good_one(machine: Machine, server: Server) -> None:
     clock = ServerClock(never)
     server.back = 4.0
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert clock.now() - server.now == -4000
     server.back = 0.0
     machine.passes(30)
-    keep_right(clock, server.ask)
+    refresh(clock, server.ask)
     assert clock.now() == server.now
 
 
@@ -225,7 +225,7 @@ def test_threads_that_read_at_once_get_one_consistent_time(
 
     def ask() -> None:
         start.wait()
-        keep_right(clock, server.ask)
+        refresh(clock, server.ask)
 
     for thread in [in_a_thread(ask) for _ in range(8)]:
         thread.join()

@@ -392,7 +392,7 @@ def test_with_ageing_levels_do_not_pile_up_in_the_memory() -> None:
     for step in range(100):
         turns = LaneRotation(cursors, "default", AGED)
         turns.serve(QueuedJob(step, "work", step % 7, 1000 * step, f"l{step}"))
-        turns.keep(None, fruitless=False)
+        turns.store(None, found_nothing=False)
     assert LaneRotation(cursors, "default", AGED).served == {0: "l99"}
 
 
@@ -473,7 +473,7 @@ def test_every_strategy_has_a_name() -> None:
 def test_without_rules_nothing_is_checked(stored: str) -> None:
     """However a database writes an empty list: else every turn would be made with care, for nothing."""
     book = rules_snapshot(stored)
-    assert not book.is_minded
+    assert not book.has_rules
     assert not book.needs_limits("default", ClaimRequest("w", 1, 1))
     assert not book.needs_limits("default", ClaimRequest("w", 1, 1, strategy="priority"))
     assert book.needs_limits("default", ClaimRequest("w", 1, 1, strategy="lifo"))
@@ -481,7 +481,7 @@ def test_without_rules_nothing_is_checked(stored: str) -> None:
 
 def test_the_rules_show_which_queues_need_limits() -> None:
     book = rules_snapshot(r'[[["a","{\"weight\":3}"],["b","{\"concurrency\":2,\"weight\":1}"]], ["c"], []]')
-    assert book.is_minded
+    assert book.has_rules
     assert [queue for queue in "abcd" if book.needs_limits(queue, ClaimRequest("w", 1, 1))] == ["b", "c"]
     assert book.weights == {"a": 3, "b": 1}
     assert rules_snapshot(r'[[],[],[["work","{\"paused\":true}"]]]').needs_limits("any", ClaimRequest("w", 1, 1))

@@ -22,7 +22,7 @@ class Shelf:
         self._places = places
         self.reads = 0
 
-    def pack(self, after: int, limit: int) -> list[Any]:
+    def export_jobs(self, after: int, limit: int) -> list[Any]:
         self.reads += 1
         assert self.reads < 100, "it never ends"
         return [Row(seq) for place, seq in self._places if place > after][:limit]

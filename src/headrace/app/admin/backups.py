@@ -185,7 +185,7 @@ def _copy(source: StoreView, target: Engine, progress: Progress | None, *, in_us
 
 def _import_jobs(target: Engine, page: list[JobExport]) -> None:
     for portion in portions([portable(job_export) for job_export in page], export_size):
-        target.transfer.unpack(portion)
+        target.transfer.import_jobs(portion)
 
 
 # -- repairs after reading a store in use: each job is of a different moment
@@ -308,7 +308,7 @@ def restore(
     engine.maintenance.restore(path, lambda: _transfer_back(engine, path, replace_all, progress))
     _keep_queues(engine, queues)
     if engine.transfer.store_status() is not None:  # the backup of a closed store: reopen it
-        engine.transfer.post(None)
+        engine.transfer.set_status(None)
     left_out = backup_file.count_archived(path) if archive is None else 0
     return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
 
@@ -364,7 +364,7 @@ def _name_of(path: Path) -> str:
 def _transfer_back(engine: Engine, path: Path, replace_all: bool, progress: Progress | None) -> None:
     """Transfer everything from a copy of the backup. After an interruption, the next run continues."""
     has_begun = _has_begun(engine, path)
-    engine.transfer.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
+    engine.transfer.set_status(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
     if replace_all and not has_begun:
         engine.maintenance.clear()
     with (
@@ -372,7 +372,7 @@ def _transfer_back(engine: Engine, path: Path, replace_all: bool, progress: Prog
         contextlib.closing(backup_file.open_backup(Path(folder, "copy.db"))) as source,
     ):
         source.maintenance.restore(path, lambda: None)
-        source.transfer.post(None)
+        source.transfer.set_status(None)
         _copy(source, engine, progress)
         verification = compare(source, engine, merged=False, progress=lambda done: None)
     if verification.different:
@@ -381,7 +381,7 @@ def _transfer_back(engine: Engine, path: Path, replace_all: bool, progress: Prog
             f"{engine.url} differs from the backup in {verification.different} places, such as {first}. It stays "
             "closed: restore again, or accept it as it is with `headrace copy --reopen`"
         )
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
 
 
 def _release(engine: Engine) -> int:

@@ -107,7 +107,7 @@ class Dead:
 
     def stats(self) -> builtins.list[DeadStats]:
         """Counts by reason."""
-        return stats_of(self._services.engine.dead_letters.tallies())
+        return stats_of(self._services.engine.dead_letters.stats())
 
     # -- adding
 

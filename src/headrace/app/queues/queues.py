@@ -75,7 +75,7 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
-    rate_state_at, now = services.engine.queries.rate_state_at(rates), 1000 * services.clock.now()
+    rate_state_at, now = services.engine.queries.rate_state(rates), 1000 * services.clock.now()
     for name, rate in rates.items():
         yield name, allows(rate, rate_state_at.get(name, 0), now)
 
@@ -127,7 +127,7 @@ class Queue:
         if row.paused:
             queries.pause_queue(self.name, False)
         if row.rules:
-            queries.rule_queue(self.name, QueueRules())
+            queries.set_queue_rules(self.name, QueueRules())
         self._services.engine.staleness_store.order_policy("queue", self.name, None)
         return deleted
 
@@ -161,7 +161,7 @@ class Queue:
         `rate_key` and each `concurrency_key` separately. None removes a rule; omitted rules stay.
         """
         after = changed(self.rules, rules)
-        self._services.engine.queries.rule_queue(self.name, after)
+        self._services.engine.queries.set_queue_rules(self.name, after)
         return after
 
     def _row(self) -> QueueRow | None:
@@ -191,5 +191,5 @@ def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
 def change_task_rules(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
     """Change the rules of a task; returns all its rules."""
     after = change(rules_of_tasks(engine).get(check_task_name(name), TaskRules()))
-    engine.queries.rule_task(name, after)
+    engine.queries.set_task_rules(name, after)
     return after

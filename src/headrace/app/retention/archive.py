@@ -35,7 +35,7 @@ from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_text
 from headrace.core.text import short
 from headrace.engines.protocol.archive import Archive
-from headrace.engines.shared.decisions import closed_by
+from headrace.engines.shared.decisions import closed_error
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.retention.removal import RetentionCounts
@@ -166,8 +166,8 @@ class JobArchive:
         if not rows and not engine.queries.get([job_id], light=True):
             raise JobNotFound(job_id)
         if (store_status := engine.transfer.store_status()) is not None:
-            raise closed_by(store_status)
-        if not rows or not engine.transfer.unpack([revived(archived_job(rows[0]), engine.clock.now())]):
+            raise closed_error(store_status)
+        if not rows or not engine.transfer.import_jobs([revived(archived_job(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
         self._required_archive().remove([key_of(rows[0])])
         engine.ring("work")

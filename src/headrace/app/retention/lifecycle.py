@@ -96,7 +96,9 @@ class Lifecycles:
 
         Every worker does this at its start, so that others apply them too. Unknown tasks do not change.
         """
-        stored = {row.name: row.declared for row in self._services.engine.staleness_store.terms() if row.kind == "task"}
+        stored = {
+            row.name: row.declared for row in self._services.engine.staleness_store.policies() if row.kind == "task"
+        }
         declared = declared_by(self._tasks)
         changed = [name for name, policy in declared.items() if policy != stored.get(name, StoredPolicy())]
         self._services.engine.staleness_store.declare_policy(
@@ -206,7 +208,7 @@ class Lifecycles:
         engine, now = self._services.engine, self._services.clock.now()
         query, cursor, ages = everything(now), None, dict[tuple[str, str], AgeStats]()
         while True:
-            page = engine.staleness_store.aged(query, _PAGE, cursor)
+            page = engine.staleness_store.by_age(query, _PAGE, cursor)
             for job in page.jobs:
                 key = (job.state, job.queue)
                 if key not in ages:

@@ -26,7 +26,7 @@ from headrace.core.schedules.schedule import Timing, timing, upcoming
 from headrace.core.tasks.options import check_limit, check_priority, check_queue
 from headrace.core.text import nearest, short
 from headrace.engines.protocol.queries import ScheduleStore
-from headrace.engines.shared.decisions import closed_by
+from headrace.engines.shared.decisions import closed_error
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
@@ -243,7 +243,7 @@ class Schedules:
     def _closed(self) -> HeadraceError | None:
         """The error of a store that is being moved, or None."""
         store_status = self._services.engine.transfer.store_status()
-        return None if store_status is None else closed_by(store_status)
+        return None if store_status is None else closed_error(store_status)
 
     acreate = twin(create)
     aget = twin(get)

@@ -79,7 +79,7 @@ class Services:
 
     def policies(self) -> list[PolicyRow]:
         """The lifecycle policies of tasks and queues, from the store and the known code."""
-        return with_declared(self.engine.staleness_store.terms(), declared_by(self.tasks))
+        return with_declared(self.engine.staleness_store.policies(), declared_by(self.tasks))
 
     def close(self) -> None:
         if self._waiter is not None:
@@ -162,7 +162,7 @@ class Services:
         return self.engine.queries.find(structs.replace(which, states=states), _BATCH, cursor, light=True)
 
     def amend(self, job_id: str, changes: JobUpdate) -> bool:
-        changed = self.engine.queries.amend(job_id, changes)
+        changed = self.engine.queries.update(job_id, changes)
         if not changed:
             self._refuse_if_spooled([job_id])
         return changed

@@ -218,7 +218,7 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
 
 def _opens(queue: str, rate: Rate | None, queries: Queries, now: int) -> str:
     """When the rate of the queue allows the next start, if not now."""
-    full_at = 0 if rate is None else queries.rate_state_at({queue: rate}).get(queue, 0)
+    full_at = 0 if rate is None else queries.rate_state({queue: rate}).get(queue, 0)
     if rate is None or allows(rate, full_at, 1000 * now):
         return ""
     return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"

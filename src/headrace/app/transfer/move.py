@@ -221,7 +221,7 @@ class StoreCopy:
         target_status = self._target.transfer.store_status()
         if self._is_arriving(target_status):
             link_to_existing(self._target, self._unlinked)  # after the comparison, which expects unchanged jobs
-            self._target.transfer.swap(target_status, None)
+            self._target.transfer.replace_status(target_status, None)
 
     def _is_arriving(self, store_status: StoreStatus | None) -> bool:
         return store_status is not None and (store_status.kind, store_status.other) == ("arriving", self._source.url)
@@ -245,11 +245,11 @@ class StoreCopy:
         try:
             if self._is_arriving(source.transfer.store_status()):  # the status just set under the other URL
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
-            if not source.transfer.swap(None, StoreStatus("moved", target.url, source.clock.now())):
+            if not source.transfer.replace_status(None, StoreStatus("moved", target.url, source.clock.now())):
                 self._refuse_elsewhere(source.transfer.store_status(), None)
                 # Closed before our announcement: that copy has finished. A later copy would have replaced our
                 # announcement.
-                if is_first and target.transfer.swap(announcement, None):
+                if is_first and target.transfer.replace_status(announcement, None):
                     raise CopyFinished
         except BaseException:
             if is_first:
@@ -257,7 +257,9 @@ class StoreCopy:
             raise
         target_status = target.transfer.store_status()
         if target_status is not None and self._is_arriving(target_status) and target_status.at <= 0:
-            target.transfer.swap(target_status, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
+            target.transfer.replace_status(
+                target_status, StoreStatus("arriving", source.url, max(target.clock.now(), 1))
+            )
 
     def _withdraw(self, announcement: StoreStatus) -> None:
         """Clear the announcement, unless the source was closed and only the answer was lost, or that is unknown.
@@ -267,15 +269,17 @@ class StoreCopy:
         with contextlib.suppress(HeadraceError):
             source_status = self._source.transfer.store_status()
             if source_status is None or (source_status.kind, source_status.other) != ("moved", self._target.url):
-                self._target.transfer.swap(announcement, None)
+                self._target.transfer.replace_status(announcement, None)
 
     def _announce(self, announcement: StoreStatus) -> bool:
         """Announce the move, or take it over from another run, alive or not; whether there was no other run."""
         transfer = self._target.transfer
-        while not transfer.swap(None, announcement):
+        while not transfer.replace_status(None, announcement):
             target_status = transfer.store_status()
             self._refuse_elsewhere(None, target_status)
-            if target_status is not None and (target_status.at > 0 or transfer.swap(target_status, announcement)):
+            if target_status is not None and (
+                target_status.at > 0 or transfer.replace_status(target_status, announcement)
+            ):
                 return False
         return True
 
@@ -321,7 +325,7 @@ class StoreCopy:
         there, missing = 0, newest[0].seq if newest else 0
         while there < missing:
             middle = (there + missing) // 2
-            job = self._source.transfer.pack(middle, 1)[0].job
+            job = self._source.transfer.export_jobs(middle, 1)[0].job
             if any(row.created_at == job.created_at for row in self._target.queries.get([job.id])):
                 there = job.seq
             else:
@@ -334,7 +338,7 @@ class StoreCopy:
         done = min(self._target.queries.count(Filter()), total) if after else 0
         for page in read_ahead(pages(self._source.transfer, after)):
             for portion in portions([portable(job_export) for job_export in page], export_size):
-                fresh = self._target.transfer.unpack(portion, self._source.url)
+                fresh = self._target.transfer.import_jobs(portion, self._source.url)
                 result.jobs += fresh
                 result.known += len(portion) - fresh
             parents += with_dependents(page)
@@ -357,7 +361,7 @@ def reopen(engine: Engine) -> StoreStatus | None:
     """Clear the store status; returns the old one."""
     store_status = engine.transfer.store_status()
     if store_status is not None:
-        engine.transfer.post(None)
+        engine.transfer.set_status(None)
     return store_status
 
 

@@ -98,7 +98,7 @@ def dead_letter_size(record: DeadLetterRow) -> int:
 
 def pages(transfer: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
     """Every job after this seq, in the order of submission."""
-    return _pages(transfer.pack, after, lambda job_export: job_export.job.seq, export_size)
+    return _pages(transfer.export_jobs, after, lambda job_export: job_export.job.seq, export_size)
 
 
 def dead_letter_pages(transfer: Transfer) -> Iterator[list[DeadLetterRow]]:

@@ -39,7 +39,7 @@ def copy_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
     ruled = {row.name for row in target.queries.tasks()} if merged else set()
     for task in source.queries.tasks():
         if task.name not in ruled:
-            target.queries.rule_task(task.name, task.rules)
+            target.queries.set_task_rules(task.name, task.rules)
     _copy_policies(source, target, merged)
     _copy_documents(source, target)
     there = {row.id: row for row in target.schedule_store.all()}
@@ -89,7 +89,7 @@ def _missing_documents(target: Engine, kind: str, documents: list[Document]) -> 
 
 
 def _policies_in(store: StoreView) -> dict[str, PolicyRow]:
-    return {f"{row.kind} {row.name}": row for row in store.staleness_store.terms()}
+    return {f"{row.kind} {row.name}": row for row in store.staleness_store.policies()}
 
 
 def _copy_schedule(

@@ -109,7 +109,7 @@ class _Reader:
     def beside(self, page: list[JobExport]) -> Sequence[JobExport | None]:
         """The exported jobs with the same ids, None for missing ones."""
         ids = [job_export.job.id for job_export in page]
-        next_ones = self._transfer.pack(self._after, len(page))
+        next_ones = self._transfer.export_jobs(self._after, len(page))
         if [job_export.job.id for job_export in next_ones] == ids:
             self._after = next_ones[-1].job.seq
             return next_ones
@@ -129,7 +129,7 @@ class _Reader:
 
     def _between(self, first: int, last: int) -> Iterator[JobExport]:
         after = first - 1
-        while after < last and (some := self._transfer.pack(after, min(last - after, MAX_PAGE))):
+        while after < last and (some := self._transfer.export_jobs(after, min(last - after, MAX_PAGE))):
             yield from some
             after = some[-1].job.seq
 

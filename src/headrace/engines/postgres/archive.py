@@ -91,7 +91,7 @@ class PostgresArchive:
         if not rows:
             return
         self._host.prepare()
-        self._make({partition_of(row.finished_at, interval) for row in rows})
+        self._create({partition_of(row.finished_at, interval) for row in rows})
         batch = {"r": storable(as_json([_as_list(row) for row in rows]))}
         keys = as_json([key_of(row) for row in rows if row.id in again])
 
@@ -109,7 +109,7 @@ class PostgresArchive:
 
     def prepare(self, now: int, interval: Interval) -> list[str]:
         self._host.prepare()
-        return [*self._make(ahead(now, interval)), *self._sort_rest(interval)]
+        return [*self._create(ahead(now, interval)), *self._sort_rest(interval)]
 
     def failures(self) -> list[str]:
         unreported, self._unreported = self._unreported, []
@@ -118,27 +118,27 @@ class PostgresArchive:
     def _sort_rest(self, interval: Interval) -> list[str]:
         """Create partitions for the jobs in the default one, which moves them there; the names of new ones."""
         made, since = [], 0
-        while (first := self._ask("archive_first_of_rest", "", {"since": since})[0][0]) is not None:
+        while (first := self._fetch("archive_first_of_rest", "", {"since": since})[0][0]) is not None:
             name = partition_of(first, interval)
-            made += [name] if self._made(name) else []
+            made += [name] if self._create_one(name) else []
             span = span_of(name)
             assert span is not None
             since = span[1]
         return made
 
-    def _make(self, names: Collection[str]) -> list[str]:
+    def _create(self, names: Collection[str]) -> list[str]:
         """Create the missing partitions; the names of new ones."""
         if self._known.issuperset(names):
             return []
         there = {partition.name for partition in self._partitions()}
         self._known = there
-        return [name for name in sorted(set(names) - there) if self._made(name)]
+        return [name for name in sorted(set(names) - there) if self._create_one(name)]
 
-    def _made(self, name: str) -> bool:
+    def _create_one(self, name: str) -> bool:
         span = span_of(name)
         assert span is not None
 
-        def make(db: Connection) -> None:
+        def create(db: Connection) -> None:
             db.execute(_LOCK_TIMEOUT)
             table, bounds = self._table(name), [sql.Literal(bound) for bound in span]
             db.execute(sql.SQL(_CREATE).format(table, self._parent()))
@@ -146,7 +146,7 @@ class PostgresArchive:
             db.execute(sql.SQL(_ATTACH).format(self._parent(), table, *bounds))
 
         try:
-            self._server.transact(make)
+            self._server.transact(create)
         except (psycopg.Error, EngineUnavailable) as error:
             if name in {partition.name for partition in self._partitions()}:  # another process was faster
                 self._known.add(name)
@@ -165,13 +165,13 @@ class PostgresArchive:
     def drop(self, before: int) -> list[str]:
         self._host.prepare()
         past = [part for part in self._partitions() if part.until is not None and part.until <= before]
-        dropped = [part.name for part in sorted(past, key=lambda part: part.until or 0) if self._dropped(part.name)]
+        dropped = [part.name for part in sorted(past, key=lambda part: part.until or 0) if self._drop_one(part.name)]
         values = {"before": before, "limit": _DROPPED_AT_ONCE}
         while self._server.transact(lambda db: db.execute(self._sql["archive_drop_rest"], values).rowcount):
             pass
         return dropped
 
-    def _dropped(self, name: str) -> bool:
+    def _drop_one(self, name: str) -> bool:
         try:
             self._server.transact(partial(self._drop, name=name))
         except (psycopg.Error, EngineUnavailable):
@@ -199,14 +199,14 @@ class PostgresArchive:
         return page_of(self._rows("archive_find", where, {**values, "limit": limit + 1}), limit)
 
     def count(self, which: Filter) -> int:
-        return int(self._ask("archive_count", *self._conditions(which))[0][0])
+        return int(self._fetch("archive_count", *self._conditions(which))[0][0])
 
     def durations(self, which: Filter) -> list[Durations]:
-        return [Durations(*row) for row in self._ask("archive_durations", *self._conditions(which))]
+        return [Durations(*row) for row in self._fetch("archive_durations", *self._conditions(which))]
 
     def partitions(self) -> list[PartitionRow]:
         found = self._partitions()
-        counts = {table.rpartition(".")[2].strip('"'): jobs for table, jobs in self._ask("archive_sizes", "", {})}
+        counts = {table.rpartition(".")[2].strip('"'): jobs for table, jobs in self._fetch("archive_sizes", "", {})}
         rows = [
             PartitionRow(part.name, part.since, part.until, counts.get(part.table, 0), part.bytes)
             for part in found
@@ -216,12 +216,12 @@ class PostgresArchive:
 
     def _partitions(self) -> list[_Partition]:
         # A partition that is being dropped has no bounds.
-        return [_partition(*row) for row in self._ask("archive_partitions", "", {}) if row[1] is not None]
+        return [_partition(*row) for row in self._fetch("archive_partitions", "", {}) if row[1] is not None]
 
     def _rows(self, statement: str, where: str, values: dict[str, Any]) -> list[ArchiveRow]:
-        return [_as_row(row) for row in self._ask(statement, where, values)]
+        return [_as_row(row) for row in self._fetch(statement, where, values)]
 
-    def _ask(self, statement: str, where: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def _fetch(self, statement: str, where: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         self._host.prepare()
         text = self._sql[statement].replace("{where}", where)
         held = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}

@@ -28,14 +28,14 @@ T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _OLDEST = 140000
-_PATIENCE = 10.0  # for a free connection
+_POOL_TIMEOUT = 10.0  # for a free connection
 _TRIES = 4
 _KEPT_IDLE = 60.0
 
 # The database rolled back, and the transaction may be repeated.
-_UNDONE = (pg.SerializationFailure, pg.DeadlockDetected)
+_ROLLED_BACK = (pg.SerializationFailure, pg.DeadlockDetected)
 # Not the caller's fault: the server is away, refuses connections for now, or is misconfigured.
-_NOT_NOW = (
+_UNAVAILABLE = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     pg.InsufficientPrivilege,
@@ -69,12 +69,12 @@ class ConnectionPool:
         """Call it once with a connection in autocommit; again only if the database rolled it back."""
         for tries_left in reversed(range(_TRIES)):
             try:
-                with self._lent() as connection:
+                with self._borrowed() as connection:
                     return act(connection)
-            except _UNDONE as error:
+            except _ROLLED_BACK as error:
                 if not tries_left:
                     raise self._translated(error) from error
-                _step_aside()
+                _back_off()
         raise AssertionError("the loop returns or raises")
 
     def repeat(self, act: Callable[[Connection], T]) -> T:
@@ -89,72 +89,72 @@ class ConnectionPool:
         for tries_left in reversed(range(_TRIES)):
             committing = False
             try:
-                with self._lent() as connection:
+                with self._borrowed() as connection:
                     # Whatever the database's default is: the statements are written for this level.
                     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                     done = act(connection)
                     committing = True
                     connection.execute("COMMIT")
                     return done
-            except _UNDONE as error:
+            except _ROLLED_BACK as error:
                 if not tries_left:
                     raise self._translated(error) from error
-                _step_aside()
+                _back_off()
             except ConnectionLost:
                 if committing or not tries_left:
                     raise
         raise AssertionError("the loop returns or raises")
 
     @contextlib.contextmanager
-    def _lent(self) -> Iterator[Connection]:
-        free, home = self._free, self._idle
-        if not free.acquire(timeout=_PATIENCE):
+    def _borrowed(self) -> Iterator[Connection]:
+        free, pool = self._free, self._idle
+        if not free.acquire(timeout=_POOL_TIMEOUT):
             raise EngineUnavailable(
-                f"all {self.address.connections} connections of this process were busy for {_PATIENCE:g} s; "
+                f"all {self.address.connections} connections of this process were busy for {_POOL_TIMEOUT:g} s; "
                 "raise `connections` in the URL"
             )
         try:
-            connection = self._take()
+            connection = self._take_idle()
             try:
                 yield connection
             except BaseException as error:
-                if isinstance(error, psycopg.Error) and _broke_off(connection):
-                    self.hang_up(connection)
-                    raise ConnectionLost(f"{self.address}: {_in_a_line(error)}") from error
-                self._put_right(connection, home)
+                if isinstance(error, psycopg.Error) and _is_broken(connection):
+                    self.disconnect(connection)
+                    raise ConnectionLost(f"{self.address}: {_one_line(error)}") from error
+                self._recover(connection, pool)
                 raise
             else:
-                self._return(connection, home)
-        except _UNDONE:
+                self._return(connection, pool)
+        except _ROLLED_BACK:
             raise
-        except _NOT_NOW as error:
+        except _UNAVAILABLE as error:
             raise self._translated(error) from error
         finally:
             free.release()
 
-    def _take(self) -> Connection:
+    def _take_idle(self) -> Connection:
         now = time.monotonic()
         while True:
             with self._lock:
                 if not self._idle:
                     break
                 connection, since = self._idle.pop()
-            if now - since < _KEPT_IDLE and not _has_something_to_say(connection):
+            if now - since < _KEPT_IDLE and not _is_readable(connection):
                 return connection
-            self.hang_up(connection)
+            self.disconnect(connection)
         return self.connect()
 
     def connect(self, **more: Any) -> Connection:
         """A new connection with our settings, in autocommit."""
-        self._hang_up_the_dead()
+        self._disconnect_dead()
         self._breaker.check()
         try:
             connection = self.address.connect(**more)
         except psycopg.OperationalError as error:
-            self._breaker.failed(f"{self.address}: {_in_a_line(error)}")
+            self._breaker.failed(f"{self.address}: {_one_line(error)}")
             raise
         except psycopg.ProgrammingError as error:
-            raise ConfigError(f"url: {_in_a_line(error)}") from error
+            raise ConfigError(f"url: {_one_line(error)}") from error
         if (version := connection.info.server_version) < _OLDEST:
             connection.close()
             raise ConfigError(f"{self.address} is PostgreSQL {version // 10000}; {_OLDEST // 10000} is needed")
@@ -162,39 +162,39 @@ class ConnectionPool:
         self._backends[connection] = connection.info.backend_pid
         return connection
 
-    def is_ours(self, backend: int) -> bool:
+    def is_own_backend(self, backend: int) -> bool:
         """Whether this backend pid belongs to a connection of this process."""
         return backend in list(self._backends.values())
 
-    def hang_up(self, connection: Connection) -> None:
+    def disconnect(self, connection: Connection) -> None:
         # Not those inherited from our parent: closing one would end it for both.
         if self._backends.pop(connection, None) is not None:
             connection.close()
 
-    def _hang_up_the_dead(self) -> None:
+    def _disconnect_dead(self) -> None:
         """Close connections that the server has closed: their backend pids may be reused."""
         with self._lock:
-            dead = [each for each in self._idle if _has_something_to_say(each[0])]
+            dead = [each for each in self._idle if _is_readable(each[0])]
             for each in dead:
                 self._idle.remove(each)
         for connection, _ in dead:
-            self.hang_up(connection)
+            self.disconnect(connection)
 
-    def _return(self, connection: Connection, home: list[tuple[Connection, float]]) -> None:
+    def _return(self, connection: Connection, pool: list[tuple[Connection, float]]) -> None:
         """Keep it for the next use, unless the pool was closed since it was taken."""
         now = time.monotonic()
         unused = []
         with self._lock:
-            if home is self._idle and not connection.closed:
-                home.append((connection, now))
-                while now - home[0][1] >= _KEPT_IDLE:
-                    unused.append(home.pop(0)[0])
+            if pool is self._idle and not connection.closed:
+                pool.append((connection, now))
+                while now - pool[0][1] >= _KEPT_IDLE:
+                    unused.append(pool.pop(0)[0])
             else:
                 unused.append(connection)
         for each in unused:
-            self.hang_up(each)
+            self.disconnect(each)
 
-    def _put_right(self, connection: Connection, home: list[tuple[Connection, float]]) -> None:
+    def _recover(self, connection: Connection, pool: list[tuple[Connection, float]]) -> None:
         """Make it usable again after an error, or close it."""
         if connection not in self._backends:  # a child that was forked meanwhile leaves it to its parent
             return
@@ -205,25 +205,25 @@ class ConnectionPool:
                     connection.execute("ROLLBACK")
         finally:
             if connection.info.transaction_status == TransactionStatus.IDLE:
-                self._return(connection, home)
+                self._return(connection, pool)
             else:  # it was interrupted in the middle of a statement
-                self.hang_up(connection)
+                self.disconnect(connection)
 
     def _translated(self, error: psycopg.Error) -> EngineUnavailable:
-        text = f"{self.address}: {_in_a_line(error)}"
+        text = f"{self.address}: {_one_line(error)}"
         advice = next((hint for kind, hint in _ADVICE.items() if isinstance(error, kind)), None)
         if type(error) is psycopg.OperationalError:
-            advice = next((hint for words, hint in _ADVICE_ON_WORDS.items() if words in text), None)
-        away = EngineUnavailable(f"{text}; {advice}" if advice else text)
-        away.permanent = isinstance(error, pg.InsufficientPrivilege) or any(words in text for words in _PERMANENT)
-        return away
+            advice = next((hint for part, hint in _ADVICE_BY_TEXT.items() if part in text), None)
+        unavailable = EngineUnavailable(f"{text}; {advice}" if advice else text)
+        unavailable.permanent = isinstance(error, pg.InsufficientPrivilege) or any(part in text for part in _PERMANENT)
+        return unavailable
 
     def close(self) -> None:
         """Close every connection that is not in use; the others close when they are returned."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
-            self.hang_up(connection)
+            self.disconnect(connection)
 
 
 _ADVICE: dict[type[psycopg.Error], str] = {
@@ -240,7 +240,7 @@ _ADVICE: dict[type[psycopg.Error], str] = {
 
 
 # A refused connection has no error code, only text.
-_ADVICE_ON_WORDS = {
+_ADVICE_BY_TEXT = {
     "too many": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
     "connection slots": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
     "startup parameter": "is it a pooler? Then add `pooler=on` to the URL",
@@ -249,12 +249,12 @@ _ADVICE_ON_WORDS = {
 _PERMANENT = ("connection option", "authentication failed", "no password supplied", "pg_hba.conf", '" does not exist')
 
 _servers: WeakSet[ConnectionPool] = WeakSet()
-_left_to_the_parent: list[object] = []  # dropped unclosed, they would cause warnings
+_parents_connections: list[object] = []  # dropped unclosed, they would cause warnings
 
 
 def _start_all_afresh() -> None:
     for server in list(_servers):
-        _left_to_the_parent.append(server._backends)
+        _parents_connections.append(server._backends)
         server.start_afresh()
 
 
@@ -262,12 +262,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_all_afresh)
 
 
-def _step_aside() -> None:
+def _back_off() -> None:
     # An immediate retry would meet the same transactions in the same order.
     time.sleep(random.uniform(0.005, 0.05))
 
 
-def _has_something_to_say(connection: Connection) -> bool:
+def _is_readable(connection: Connection) -> bool:
     # An idle connection has nothing to read, except that it was closed.
     if connection.closed:
         return True
@@ -276,12 +276,12 @@ def _has_something_to_say(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _broke_off(connection: Connection) -> bool:
+def _is_broken(connection: Connection) -> bool:
     # A missing answer shows in two ways: the connection is known to be closed, or still waits for it.
     return connection.info.transaction_status in (TransactionStatus.UNKNOWN, TransactionStatus.ACTIVE)
 
 
-def _in_a_line(error: psycopg.Error) -> str:
+def _one_line(error: psycopg.Error) -> str:
     """The server's message without the position in our statement; the library's, if it was not the server."""
     return " ".join((error.diag.message_primary or str(error)).split()) or type(error).__name__
 

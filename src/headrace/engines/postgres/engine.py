@@ -69,12 +69,14 @@ _leases = msgspec.json.Decoder(list[Lease])
 class PostgresEngine:
     """Jobs in the tables of one schema."""
 
-    def __init__(self, url: str, *, auto_migrate: bool = True, clock: Clock | None = None, tells: bool = True) -> None:
+    def __init__(
+        self, url: str, *, auto_migrate: bool = True, clock: Clock | None = None, record_events: bool = True
+    ) -> None:
         self.address = PostgresUrl(url)
         self.url = str(self.address)
         self.server = ConnectionPool(self.address)
         self.sql = statements_in(self.address.schema)
-        self._server_clock = ServerClock(self._ask_time)
+        self._server_clock = ServerClock(self._read_time)
         self.clock: Clock = clock or self._server_clock
         self.queries = SqlQueries(self)
         self.schedule_store = SqlScheduleStore(self)
@@ -88,7 +90,7 @@ class PostgresEngine:
         self.events = SqlEventStore(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
-        self._inserts = Insert(self.server, self.sql, self._channel, tells, self._refuse_if_moved)
+        self._inserts = Insert(self.server, self.sql, self._channel, record_events, self._refuse_if_moved)
         self._transactional_insert = TransactionalInsert(self, self._channel)
         self._server_bells = ServerBells(
             lambda: NotifyConnection(self.server, self._channel), self.address.poll if self.address.pooler else None
@@ -110,7 +112,7 @@ class PostgresEngine:
     def rules_for_inserts(self) -> RulesCache:
         """The rules that inserts must follow."""
         if not self._rules_cache.are_fresh:
-            self.read(self._rules_cache.learn)
+            self.read(self._rules_cache.refresh)
         return self._rules_cache
 
     def insert_unique(
@@ -120,24 +122,24 @@ class PostgresEngine:
         at = self.at(now)
         queues = {candidate.job.queue for candidate in candidates}
         rules = self.rules_for_inserts()
-        lengths, received = rules.lengths_of(queues), rules.received(candidates)
+        lengths, with_lanes = rules.lengths_of(queues), rules.candidates_with_lanes(candidates)
 
         def store(tx: Transaction) -> list[UniqueResult]:
-            verdicts = unique_insert.run(unique_insert.insert_unique(received, whole, lengths, at), tx)
-            if any(verdict.kind in ("replaced", "rescheduled") for verdict in verdicts):
-                tx.ask("ring", channel=self._channel, messages=as_json(["work"]))
-            return verdicts
+            results = unique_insert.run(unique_insert.insert_unique(with_lanes, whole, lengths, at), tx)
+            if any(result.kind in ("replaced", "rescheduled") for result in results):
+                tx.fetch("ring", channel=self._channel, messages=as_json(["work"]))
+            return results
 
         try:
-            verdicts = self.write(store)
+            results = self.write(store)
         except DuplicateJob:
             self._refuse_if_moved()
             raise
-        if any(verdict.kind == "taken" for verdict in verdicts):
+        if any(result.kind == "taken" for result in results):
             self._refuse_if_moved()
         for queue in queues:
             self._server_bells.ring(f"work:{queue}")
-        return verdicts
+        return results
 
     def insert_graph(
         self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
@@ -145,14 +147,14 @@ class PostgresEngine:
         self.prepare()
         at = self.at(now)
         rules = self.rules_for_inserts()
-        lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
+        lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.with_lanes(jobs)
 
         def store(tx: Transaction) -> Wakeups:
-            if dependencies.names_others(jobs, edges):  # new jobs alone block nobody
-                tx.ask("lock_dependencies")
-            effects = unique_insert.run(dependencies.insert_graph(placed, edges, flow, lengths, at), tx)
+            if dependencies.names_existing(jobs, edges):  # new jobs alone block no other transaction
+                tx.fetch("lock_dependencies")
+            effects = unique_insert.run(dependencies.insert_graph(with_lanes, edges, flow, lengths, at), tx)
             if topics := effects.topics():
-                tx.ask("ring", channel=self._channel, messages=as_json(topics))
+                tx.fetch("ring", channel=self._channel, messages=as_json(topics))
             return effects
 
         try:
@@ -188,13 +190,13 @@ class PostgresEngine:
         at = self.at(now)
 
         def beat(tx: Transaction) -> RenewResult:
-            command = tx.ask("register_worker", w=as_json([worker]))
+            command = tx.fetch("register_worker", w=as_json([worker]))
             lost: frozenset[Lease] = frozenset()
             if leases:
                 held = as_json(leases)
                 if tx.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
-                    lost = frozenset(_leases.decode(tx.ask("lost", lease=held, now=at)))
-            return RenewResult(lost, command, tx.ask("next_expiry"))
+                    lost = frozenset(_leases.decode(tx.fetch("lost", lease=held, now=at)))
+            return RenewResult(lost, command, tx.fetch("next_expiry"))
 
         return self.write(beat)
 
@@ -260,10 +262,10 @@ class PostgresEngine:
         if now is not None:
             return now
         if self.clock is self._server_clock:
-            self._server_clock.keep_right()
+            self._server_clock.refresh()
         return self.clock.now()
 
-    def _ask_time(self) -> int:
+    def _read_time(self) -> int:
         return int(self.server.repeat(lambda db: scalar(db, self.sql["clock"])))
 
     def prepare(self) -> None:

@@ -35,8 +35,8 @@ class Exchange:
         self._sql = sql
         self._channel = channel
         self._cursors: dict[str, str] = {}
-        self._minds_rules = False
-        self._meets_kin = False
+        self._has_rules = False
+        self._has_dependencies = False
         self._some_wait = False
 
     def __call__(
@@ -50,11 +50,11 @@ class Exchange:
         """The result, and the topics to ring in this process."""
         worker = want.worker if want else None
 
-        def settle(db: Connection, careful: bool) -> SettleResult:
-            return self._settle(db, outcomes, worker, notes, now, groups, careful)
+        def settle(db: Connection, check_children: bool) -> SettleResult:
+            return self._settle(db, outcomes, worker, notes, now, groups, check_children)
 
         def settle_alone() -> SettleResult:
-            if notes or self._meets_kin or any(outcome.event is not Trigger.SUCCEED for outcome in outcomes):
+            if notes or self._has_dependencies or any(outcome.event is not Trigger.SUCCEED for outcome in outcomes):
                 return self._transact(settle)
             return self._complete(outcomes, worker, now, groups)
 
@@ -66,11 +66,11 @@ class Exchange:
             return settle_and_claim.claim(db, self._sql, self._channel, want, now)
 
         if min(len(outcomes), want.limit) >= _MANY:
-            settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
+            settled, taken = _in_parallel(settle_alone, lambda: self._server.run(claim))
             if settled.effects.work:  # too late for this claim
                 taken = taken._replace(due=now)
         elif outcomes or notes or groups:
-            settled, taken = self._transact(lambda db, careful: (settle(db, careful), claim(db)))
+            settled, taken = self._transact(lambda db, check_children: (settle(db, check_children), claim(db)))
         else:
             settled, taken = SettleResult([], Wakeups()), self._server.run(claim)
         answer = self._claimed(want, taken, settled, now)
@@ -91,30 +91,32 @@ class Exchange:
         notes: Sequence[JobNote],
         now: int,
         groups: Sequence[EventGroup],
-        careful: bool,
+        check_children: bool,
     ) -> SettleResult:
         tx = PostgresTransaction(db, self._sql, self._channel)
-        if self._meets_kin:
-            tx.ask("share_dependencies")
+        if self._has_dependencies:
+            tx.fetch("share_dependencies")
         settle_and_claim.note(tx, notes)
-        if self._frees_a_place(outcomes):
-            tx.ask("ring", messages=as_json(["work"]), channel=self._channel)
-        hastily = self._meets_kin and outcomes and not careful and all(map(settle_and_claim.is_plain, outcomes))
-        settle = settle_and_claim.settle_hastily if hastily else settle_and_claim.settle
+        if self._may_unblock(outcomes):
+            tx.fetch("ring", messages=as_json(["work"]), channel=self._channel)
+        optimistic = (
+            self._has_dependencies and outcomes and not check_children and all(map(settle_and_claim.is_plain, outcomes))
+        )
+        settle = settle_and_claim.settle_optimistic if optimistic else settle_and_claim.settle
         return settle(tx, outcomes, worker, self._channel, now, groups)
 
     def _claimed(self, want: ClaimRequest, taken: ClaimResult, settled: SettleResult, now: int) -> ExchangeResult:
         """The result of a claim, after expired jobs were cancelled and limits checked."""
-        if settle_and_claim.is_past(taken.lapses, now):
-            lapsed, effects = self._server.transact(lambda db: self._lapse(db, now))
+        if settle_and_claim.is_past(taken.next_expiry, now):
+            expired, effects = self._server.transact(lambda db: self._cancel_expired(db, now))
             settled.effects.add(effects)
-            if lapsed == settle_and_claim.BATCH_OF_TIME:
+            if expired == settle_and_claim.DUE_BATCH_SIZE:
                 # Too many for one commit: claim again for the rest.
-                return ExchangeResult(settled.refused, [], now, taken.queues, taken.book.weights)
+                return ExchangeResult(settled.refused, [], now, taken.queues, taken.snapshot.weights)
             again = functools.partial(settle_and_claim.claim, sql=self._sql, channel=self._channel, want=want, now=now)
-            taken = self._server.run(lambda db: again(db, after_lapses=True))
-        taken = self._mind_rules(want, taken, now)
-        return ExchangeResult(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
+            taken = self._server.run(lambda db: again(db, after_expiry=True))
+        taken = self._claim_under_limits(want, taken, now)
+        return ExchangeResult(settled.refused, taken.claims, taken.due, taken.queues, taken.snapshot.weights)
 
     def _complete(
         self, outcomes: Sequence[Outcome], worker: str | None, now: int, groups: Sequence[EventGroup]
@@ -128,11 +130,11 @@ class Exchange:
         if not left:
             return SettleResult([], effects)
 
-        def settle_rest(db: Connection) -> SettleResult:
-            tx(db).ask("share_dependencies")
-            return settle_and_claim.settle_rest(tx(db), left, worker, self._channel, now, groups)
+        def settle_with_dependencies(db: Connection) -> SettleResult:
+            tx(db).fetch("share_dependencies")
+            return settle_and_claim.settle_with_dependencies(tx(db), left, worker, self._channel, now, groups)
 
-        rest = self._server.transact(settle_rest)
+        rest = self._server.transact(settle_with_dependencies)
         rest.effects.add(effects)
         return rest
 
@@ -140,38 +142,38 @@ class Exchange:
         """The topics to ring."""
         topics = {*settle_and_claim.topics_of(outcomes), *settled.effects.topics()}
         if outcomes:
-            self._meets_kin, self._some_wait = settled.met_kin, settled.some_wait
-        return topics | {"work"} if self._frees_a_place(outcomes) else topics
+            self._has_dependencies, self._some_wait = settled.had_dependencies, settled.some_wait
+        return topics | {"work"} if self._may_unblock(outcomes) else topics
 
-    def _frees_a_place(self, outcomes: Sequence[Outcome]) -> bool:
+    def _may_unblock(self, outcomes: Sequence[Outcome]) -> bool:
         """Whether another worker's job may start because of these; for successes the store knows more precisely."""
-        return self._minds_rules and any(outcome.event is not Trigger.SUCCEED for outcome in outcomes)
+        return self._has_rules and any(outcome.event is not Trigger.SUCCEED for outcome in outcomes)
 
-    def _mind_rules(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
-        """Claim from the queues with limits; the room that is left goes to the others."""
-        self._minds_rules = taken.book.is_minded
+    def _claim_under_limits(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
+        """Claim from the queues with limits; the capacity that is left goes to the others."""
+        self._has_rules = taken.snapshot.has_rules
         if not settle_and_claim.needs_limits(want, taken):
             return taken
-        taken = self._server.transact(lambda db: self._carefully(db, want, taken, now))
+        taken = self._server.transact(lambda db: self._claim_limited(db, want, taken, now))
         if len(taken.claims) == want.limit:
             return taken
-        return self._server.run(lambda db: settle_and_claim.claim_the_rest(db, self._sql, want, taken, now))
+        return self._server.run(lambda db: settle_and_claim.claim_remaining(db, self._sql, want, taken, now))
 
-    def _carefully(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
+    def _claim_limited(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
         tx = PostgresTransaction(db, self._sql, self._channel)
         # A copy: additions must be undone if the transaction is repeated.
-        return settle_and_claim.claim_carefully(tx, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
+        return settle_and_claim.claim_limited(tx, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
 
-    def _lapse(self, db: Connection, now: int) -> tuple[int, Wakeups]:
+    def _cancel_expired(self, db: Connection, now: int) -> tuple[int, Wakeups]:
         tx = PostgresTransaction(db, self._sql, self._channel)
-        tx.ask("lock_dependencies")
-        lapsed, effects = lease_recovery.lapse(tx, now, settle_and_claim.BATCH_OF_TIME)
+        tx.fetch("lock_dependencies")
+        expired, effects = lease_recovery.cancel_expired(tx, now, settle_and_claim.DUE_BATCH_SIZE)
         if topics := effects.topics():
             tx.run("ring", messages=as_json(topics), channel=self._channel)
-        return lapsed, effects
+        return expired, effects
 
 
-def _side_by_side(first: Callable[[], T], second: Callable[[], ClaimResult]) -> tuple[T, ClaimResult]:
+def _in_parallel(first: Callable[[], T], second: Callable[[], ClaimResult]) -> tuple[T, ClaimResult]:
     """Run both at once; when this returns or raises, both have ended."""
     future: Future[T] = Future()
 

@@ -36,7 +36,7 @@ def facts(db: Connection, address: PostgresUrl) -> dict[str, str | int]:
 
 
 def findings(db: Connection, address: PostgresUrl) -> list[Finding]:
-    """Problems of the server; the contents of the tables are checked elsewhere."""
+    """Problems of the server; `sql.maintenance` checks the contents of the tables."""
     return [*_of_settings(db), *_of_vacuum(db, address), *_of_archive(db, address)]
 
 
@@ -58,7 +58,7 @@ def _of_vacuum(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
             code="long_transaction",
             sentence=f"a transaction has been open for {age // 60_000} minutes: nothing can be vacuumed meanwhile and "
             "claims slow down",
-            advice="end it (pg_stat_activity tells whose it is)",
+            advice="end it (pg_stat_activity shows its client)",
         )
     if (dead := _one(db, _DEAD_ROWS, [address.schema])) > _MANY_DEAD:
         yield Finding(

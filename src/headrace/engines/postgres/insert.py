@@ -12,7 +12,13 @@ from msgspec import structs
 from headrace.core.events.log import arrivals, page
 from headrace.core.jobs.records import NewJob
 from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
-from headrace.engines.postgres.transaction import PostgresTransaction, first_of_each, storable, told, without_nul
+from headrace.engines.postgres.transaction import (
+    PostgresTransaction,
+    event_params,
+    first_of_each,
+    storable,
+    without_nul,
+)
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import unique_insert
 from headrace.engines.sql.rules_cache import RulesCache
@@ -29,13 +35,13 @@ class Insert:
         server: ConnectionPool,
         sql: Mapping[str, str],
         channel: str,
-        tells: bool,
+        record_events: bool,
         refuse_if_moved: Callable[[], None],
     ) -> None:
         self._server = server
         self._sql = sql
         self._channel = channel
-        self._tells = tells
+        self._record_events = record_events
         self._refuse_if_moved = refuse_if_moved
         self._known_queues: set[str] = set()
 
@@ -53,11 +59,11 @@ class Insert:
     def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
         names = {job.queue for job in jobs}
         known = rules()
-        lengths, jobs = known.lengths_of(names), known.placed(jobs)
+        lengths, jobs = known.lengths_of(names), known.with_lanes(jobs)
         if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
             return [self._insert_one(jobs[0])]
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
-        values |= told(page(arrivals(jobs)) if self._tells else None)
+        values |= event_params(page(arrivals(jobs)) if self._record_events else None)
         sql = self._sql["insert_whole" if whole else "insert"]
         try:
             if lengths:
@@ -77,7 +83,7 @@ class Insert:
     def _insert_one(self, job: NewJob) -> bool:
         values = {name: _as_text(value) for name, value in structs.asdict(job).items() if name != "tags"}
         values["channel"] = self._channel
-        values["page"] = storable(page(arrivals([job])).text) if self._tells else None
+        values["page"] = storable(page(arrivals([job])).text) if self._record_events else None
         is_new = self._server.run(lambda db: db.execute(self._sql["insert_one"], values).rowcount) == 1
         if not is_new:
             self._refuse_if_moved()
@@ -92,15 +98,17 @@ class Insert:
     ) -> Any:
         names = storable(as_json(sorted({job.queue for job in jobs})))
         db.execute(self._sql["add_queues"], {"names": names, "now": jobs[0].created_at})
-        unique_insert.run(unique_insert.make_room(jobs, lengths), PostgresTransaction(db, self._sql, self._channel))
+        unique_insert.run(
+            unique_insert.refuse_if_full(jobs, lengths), PostgresTransaction(db, self._sql, self._channel)
+        )
         return scalar(db, sql, values)
 
     def _insert_again(
         self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]
     ) -> list[bool]:
         """Insert after a lost answer. The jobs may exist, or appear meanwhile: the server goes on without us."""
-        there = self.stored(jobs)
-        left = [job for job in jobs if job.id not in there]
+        existing = self.stored(jobs)
+        left = [job for job in jobs if job.id not in existing]
         try:
             if left:
                 self._insert(left, whole, now, rules)

@@ -19,7 +19,7 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.postgres.statements import qualified
 from headrace.engines.postgres.store_url import PostgresUrl
-from headrace.engines.postgres.transaction import storable, told
+from headrace.engines.postgres.transaction import event_params, storable
 from headrace.engines.shared.borrowed_connections import Row, async_borrowed_postgres, borrowed_postgres
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, unique_insert
@@ -30,13 +30,13 @@ from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 T = TypeVar("T")
 R = TypeVar("R")
-Ask = tuple[str, Mapping[str, Any]]
-Steps = Generator[Ask, Row, R]
+Statement = tuple[str, Mapping[str, Any]]
+Steps = Generator[Statement, Row, R]
 
 _names = msgspec.json.Decoder(list[str])
 _store_status = msgspec.json.Decoder(StoreStatus)
-_PLACE = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
-_WHEN = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, current_setting('transaction_isolation')"
+_DATABASE_SQL = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
+_TRANSACTION_SQL = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, current_setting('transaction_isolation')"
 _UNDO = """WITH gone AS (
     DELETE FROM headrace_jobs WHERE id IN (SELECT jsonb_array_elements_text(%(ids)s::jsonb)) RETURNING seq
 ), untagged AS (
@@ -73,48 +73,50 @@ class TransactionalInsert:
         self._queues: set[str] = set()
         self._known: WeakSet[Any] = WeakSet()
 
-    def make_ready(self, jobs: Sequence[NewJob]) -> None:
+    def prepare(self, jobs: Sequence[NewJob]) -> None:
         """Do the preparations on a connection of our own."""
         self._host.prepare()
         if self._identity is None:
-            self._identity = self._host.read(lambda tx: tx.ask("identity"))
+            self._identity = self._host.read(lambda tx: tx.fetch("identity"))
         names = {job.queue for job in jobs}
         if not names <= self._queues:
-            # Not in the caller's transaction: until its end it would block everybody else who adds this queue.
+            # Not in the caller's transaction: until its end it would block every other insert into this queue.
             now = self._host.at(None)
             self._host.write(lambda tx: tx.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names
 
-    def insert_unique(self, line: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
-        """The statements that insert the jobs, each answered by its first row. `line` is the connection."""
+    def insert_unique(self, driver: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
+        """The statements that insert the jobs, each answered by its first row. `driver` is the connection."""
         jobs = [candidate.job for candidate in candidates]
-        yield from self._receive(line, jobs)
+        yield from self._check_connection(driver, jobs)
         rules = self._host.rules_for_inserts()
-        lengths, received = rules.lengths_of({job.queue for job in jobs}), rules.received(candidates)
+        lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.candidates_with_lanes(candidates)
         if lengths or any(candidate.rule for candidate in candidates):
             yield from self._ensure_locks_hold()
-        return (yield from self._take_all(unique_insert.insert_unique(received, True, lengths, self._host.at(None))))
+        return (yield from self._run_steps(unique_insert.insert_unique(with_lanes, True, lengths, self._host.at(None))))
 
     def insert_graph(
-        self, line: Any, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None
+        self, driver: Any, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None
     ) -> Steps[Wakeups]:
         """The same for jobs with dependencies."""
-        yield from self._receive(line, jobs)
+        yield from self._check_connection(driver, jobs)
         yield from self._ensure_locks_hold()
         rules = self._host.rules_for_inserts()
-        lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
-        return (yield from self._take_all(dependencies.insert_graph(placed, edges, flow, lengths, self._host.at(None))))
+        lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.with_lanes(jobs)
+        return (
+            yield from self._run_steps(dependencies.insert_graph(with_lanes, edges, flow, lengths, self._host.at(None)))
+        )
 
-    def _receive(self, line: Any, jobs: Sequence[NewJob]) -> Steps[None]:
+    def _check_connection(self, driver: Any, jobs: Sequence[NewJob]) -> Steps[None]:
         _refuse_twins(jobs)
-        if line not in self._known:
+        if driver not in self._known:
             yield from self._find_our_tables()
-            _mark_known(self._known, line)
+            _mark_known(self._known, driver)
         if len(jobs) > 1:  # autocommit cannot undo a partial insert
             (taken,) = yield self._host.sql["existing_ids"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
 
-    def _take_all(self, steps: unique_insert.Steps[R]) -> Steps[R]:
+    def _run_steps(self, steps: unique_insert.Steps[R]) -> Steps[R]:
         answer: Any = None
         while True:
             try:
@@ -122,12 +124,12 @@ class TransactionalInsert:
             except StopIteration as end:
                 result: R = end.value
                 return result
-            answer = yield from self._take(step)
+            answer = yield from self._run_step(step)
 
     def _ensure_locks_hold(self) -> Steps[None]:
         """A unique check needs locks that outlast a statement, and must see what others commit."""
-        began, level = yield _WHEN, {}
-        again, _ = yield _WHEN, {}
+        began, level = yield _TRANSACTION_SQL, {}
+        again, _ = yield _TRANSACTION_SQL, {}
         if began != again:  # each statement is a transaction of its own
             raise InvalidJob(
                 "connection: it is in autocommit, where no lock outlasts a statement; begin a transaction first, or "
@@ -139,7 +141,7 @@ class TransactionalInsert:
                 "meanwhile; use READ COMMITTED, or enqueue without connection"
             )
 
-    def _take(self, step: unique_insert.Step) -> Steps[Any]:
+    def _run_step(self, step: unique_insert.Step) -> Steps[Any]:
         if isinstance(step, unique_insert.StoreUnique):
             return (yield from self._insert(step.jobs))
         values = {name: storable(value) if isinstance(value, str) else value for name, value in step.values.items()}
@@ -148,15 +150,15 @@ class TransactionalInsert:
 
     def _insert(self, jobs: Sequence[NewJob]) -> Steps[list[bool]]:
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
-        values |= told(page(arrivals(jobs)))
+        values |= event_params(page(arrivals(jobs)))
         added, *_ = yield self._host.sql["insert"], values
         if added is not None:
-            yield from self._give_up(jobs, added)
+            yield from self._undo(jobs, added)
         return [True] * len(jobs)
 
     def _find_our_tables(self) -> Steps[None]:
         schema = self._host.address.schema
-        database, found = yield _PLACE, {"table": f'"{schema}".headrace_store'}
+        database, found = yield _DATABASE_SQL, {"table": f'"{schema}".headrace_store'}
         if not found:
             raise InvalidJob(
                 f"connection: it is to the database {database!r}, which has no tables of headrace in the schema "
@@ -169,16 +171,16 @@ class TransactionalInsert:
                 f"{self._host.url}"
             )
 
-    def _give_up(self, jobs: Sequence[NewJob], added: str) -> Steps[None]:
+    def _undo(self, jobs: Sequence[NewJob], added: str) -> Steps[None]:
         """Delete what was stored, and raise the reason why not all of it was."""
-        mine = set(_names.decode(added))
-        if mine:  # another process took one of the ids just now
-            yield qualified(_UNDO, self._host.address.schema), {"ids": as_json(sorted(mine))}
+        inserted = set(_names.decode(added))
+        if inserted:  # another process took one of the ids just now
+            yield qualified(_UNDO, self._host.address.schema), {"ids": as_json(sorted(inserted))}
         (text,) = yield self._host.sql["store_status"], {}
         store_status = _store_status.decode(text) if text else None
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
-        raise DuplicateJob(next(job.id for job in jobs if job.id not in mine))
+        raise DuplicateJob(next(job.id for job in jobs if job.id not in inserted))
 
 
 class PostgresJoined:
@@ -193,56 +195,56 @@ class PostgresJoined:
         self.insert_unique([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.aadmit([UniqueInsert(job) for job in jobs])
+        await self.ainsert_unique([UniqueInsert(job) for job in jobs])
 
     def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
-        return self._store(jobs, lambda line: self._transactional_insert.insert_unique(line, candidates))
+        return self._store(jobs, lambda driver: self._transactional_insert.insert_unique(driver, candidates))
 
-    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
-        return await self._astore(jobs, lambda line: self._transactional_insert.insert_unique(line, candidates))
+        return await self._astore(jobs, lambda driver: self._transactional_insert.insert_unique(driver, candidates))
 
     def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        self._store(jobs, lambda line: self._transactional_insert.insert_graph(line, jobs, edges, flow))
+        self._store(jobs, lambda driver: self._transactional_insert.insert_graph(driver, jobs, edges, flow))
 
     async def ainsert_graph(
         self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
     ) -> None:
-        await self._astore(jobs, lambda line: self._transactional_insert.insert_graph(line, jobs, edges, flow))
+        await self._astore(jobs, lambda driver: self._transactional_insert.insert_graph(driver, jobs, edges, flow))
 
     def _store(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
         borrowed = borrowed_postgres(self._connection, self._store_url)
-        self._transactional_insert.make_ready(jobs)
+        self._transactional_insert.prepare(jobs)
         steps = make_steps(borrowed.open())
         row: Row = None
         while True:
             try:
-                ask = steps.send(row)
+                statement = steps.send(row)
             except StopIteration as end:
                 answer: R = end.value
                 return answer
-            row = borrowed.ask(*ask)
+            row = borrowed.fetch_row(*statement)
 
     async def _astore(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
         from asyncio import to_thread  # deferred: a caller that gets here has loaded it
 
         borrowed = async_borrowed_postgres(self._connection, self._store_url)
-        await to_thread(self._transactional_insert.make_ready, jobs)
+        await to_thread(self._transactional_insert.prepare, jobs)
         steps = make_steps(await borrowed.open())
         row: Row = None
         while True:
             try:
-                ask = steps.send(row)
+                statement = steps.send(row)
             except StopIteration as end:
                 answer: R = end.value
                 return answer
-            row = await borrowed.ask(*ask)
+            row = await borrowed.fetch_row(*statement)
 
 
-def _mark_known(known: WeakSet[Any], line: Any) -> None:
+def _mark_known(known: WeakSet[Any], driver: Any) -> None:
     try:
-        known.add(line)
+        known.add(driver)
     except TypeError:  # its class allows no weak references: check each time
         return
 

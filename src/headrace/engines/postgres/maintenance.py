@@ -57,8 +57,8 @@ class PostgresMaintenance:
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         return maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
-        return maintenance.cap(self._engine, what, most, after, limit)
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+        return maintenance.trim_history(self._engine, what, most, after, limit)
 
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
@@ -68,15 +68,15 @@ class PostgresMaintenance:
         self._engine.prepare()
         schema = self._engine.address.schema
 
-        def look(db: Connection) -> list[StoragePart]:
-            chosen = dict(maintenance.fitting(self._tables(db), pattern, limit))
+        def read(db: Connection) -> list[StoragePart]:
+            chosen = dict(maintenance.matching_tables(self._tables(db), pattern, limit))
             rows = db.execute(health.STORAGE, [schema, list(chosen)]).fetchall()
             return [
                 StoragePart(name=chosen[name], kind=kind, entries=entries, bytes=size)
                 for name, kind, entries, size in rows
             ]
 
-        return self._engine.server.repeat(look)
+        return self._engine.server.repeat(read)
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()
@@ -88,17 +88,17 @@ class PostgresMaintenance:
         before = self._size()
 
         def vacuum(db: Connection) -> None:
-            how = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
-            with self._all_the_time(db):
+            statement = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
+            with self._without_timeout(db):
                 for table in self._tables(db):
-                    db.execute(how.format(sql.Identifier(schema, table)))
+                    db.execute(statement.format(sql.Identifier(schema, table)))
 
         self._engine.server.run(vacuum)
         return {"size_before": before, "size_after": self._size()}
 
     @contextlib.contextmanager
-    def _all_the_time(self, db: Connection) -> Iterator[None]:
-        """Lift the statement timeout of our connections: a large table takes long, but blocks nobody."""
+    def _without_timeout(self, db: Connection) -> Iterator[None]:
+        """Lift the statement timeout of our connections: a large table takes long, but blocks no other statement."""
         # A pooler's session does not have our timeout, and may be another one for each statement: setting it would
         # affect others. SET LOCAL does not help, because VACUUM cannot run in a transaction.
         if self._engine.address.pooler:
@@ -118,27 +118,27 @@ class PostgresMaintenance:
         return False
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
-        with self._one_moment() as view:
-            carry(view)
+        with self._snapshot() as view:
+            copy(view)
 
     @contextlib.contextmanager
-    def _one_moment(self) -> Iterator[_Snapshot]:
+    def _snapshot(self) -> Iterator[_Snapshot]:
         db = self._engine.server.connect()
         try:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # A slow write of a page to disk must not cancel the whole backup. LOCAL: behind a pooler the session
-            # belongs to somebody else afterwards.
+            # belongs to another client afterwards.
             db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield _Snapshot(self._engine, db)
             db.execute("COMMIT")
         finally:
-            self._engine.server.hang_up(db)
+            self._engine.server.disconnect(db)
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        carry()
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+        copy()
 
     def clear(self) -> None:
         self._engine.prepare()
@@ -146,8 +146,10 @@ class PostgresMaintenance:
 
         def empty(db: Connection) -> None:
             # Not the archive: its jobs are finished, and no backup that replaces the rest contains them.
-            live = [name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")]
-            tables = [sql.Identifier(schema, name) for name in live]
+            emptied = [
+                name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")
+            ]
+            tables = [sql.Identifier(schema, name) for name in emptied]
             db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
 
         self._engine.server.transact(empty)

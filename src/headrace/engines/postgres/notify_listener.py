@@ -46,28 +46,30 @@ class NotifyConnection:
         try:
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
             # Notifications that came with the answer are already in the connection's buffer.
-            self._early = [(heard.pid, heard.payload) for heard in self._connection.notifies(timeout=0)]
+            self._early = [
+                (notification.pid, notification.payload) for notification in self._connection.notifies(timeout=0)
+            ]
         except BaseException:
-            self.hang_up()
+            self.disconnect()
             raise
 
     def fileno(self) -> int:
         return self._connection.fileno()
 
     def messages(self) -> Iterator[str]:
-        for backend, message in self._heard():
+        for backend, message in self._notifications():
             # This process has already rung its own bells, except for notifications that statements send by themselves.
-            if message == EVENTS or not self._server.is_ours(backend):
+            if message == EVENTS or not self._server.is_own_backend(backend):
                 yield message
 
-    def _heard(self) -> Iterator[tuple[int, str]]:
+    def _notifications(self) -> Iterator[tuple[int, str]]:
         while self._early:
             yield self._early.pop(0)
         # Not by Connection.notifies(), which can wait and is slower for that.
         connection = self._connection.pgconn
         connection.consume_input()
-        while (heard := connection.notifies()) is not None:
-            yield heard.be_pid, heard.extra.decode()
+        while (notification := connection.notifies()) is not None:
+            yield notification.be_pid, notification.extra.decode()
 
-    def hang_up(self) -> None:
-        self._server.hang_up(self._connection)
+    def disconnect(self) -> None:
+        self._server.disconnect(self._connection)

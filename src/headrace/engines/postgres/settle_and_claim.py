@@ -15,7 +15,7 @@ from headrace.core.jobs.outcomes import starts_again
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome
 from headrace.core.jobs.states import Trigger
 from headrace.engines.postgres.connections import Connection
-from headrace.engines.postgres.transaction import told
+from headrace.engines.postgres.transaction import event_params
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, events, steps
 from headrace.engines.sql.dependencies import Wakeups
@@ -28,9 +28,9 @@ _settings = msgspec.json.Decoder(
 )
 _completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None, bool])
 _leases = msgspec.json.Decoder(list[Lease])
-_strange = msgspec.json.Decoder(list[tuple[str, str]])
-BATCH_OF_TIME = 5000
-_LOOK_AGAIN = 200
+_unknown = msgspec.json.Decoder(list[tuple[str, str]])
+DUE_BATCH_SIZE = 5000
+_RETRY_DUE_MS = 200
 # The order of a claim, from the least to the most significant key: the database returns rows unsorted.
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 5), itemgetter(8), itemgetter(7)
 _ID = 4
@@ -61,7 +61,7 @@ class SettleResult(NamedTuple):
 
     refused: list[Outcome]
     effects: Wakeups
-    met_kin: bool = False
+    had_dependencies: bool = False
     some_wait: bool = False
 
 
@@ -72,7 +72,7 @@ def complete(
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
-        events.tell(tx, page(narrowed(groups, ())))
+        events.append_events(tx, page(narrowed(groups, ())))
     if not done:
         return [*first, *again], Wakeups()
     applied, _, frees = _complete(tx, done, channel, 0, groups, len(outcomes))
@@ -91,17 +91,17 @@ def settle(
     """Settle current outcomes; record and report the stale ones."""
     first, again = _first_and_again(outcomes)
     left, effects = complete(tx, [o for o in first if o.event is Trigger.SUCCEED], channel, groups)
-    if unusual := [o for o in first if o.event is not Trigger.SUCCEED]:
-        left += _without(_settle(tx, unusual, channel, 0), unusual)
+    if others := [o for o in first if o.event is not Trigger.SUCCEED]:
+        left += _without(_settle(tx, others, channel, 0), others)
     left += again
     if not left:
         return SettleResult([], effects)
-    rest = settle_rest(tx, left, worker, channel, now, groups)
+    rest = settle_with_dependencies(tx, left, worker, channel, now, groups)
     rest.effects.add(effects)
     return rest
 
 
-def settle_hastily(
+def settle_optimistic(
     tx: Transaction,
     outcomes: Sequence[Outcome],
     worker: str | None,
@@ -115,18 +115,18 @@ def settle_hastily(
     """
     first, again = _first_and_again(outcomes)
     applied, linked, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
-    effects = dependencies.follow_completed(tx, linked, now) if linked else Wakeups()
+    effects = dependencies.propagate_completed(tx, linked, now) if linked else Wakeups()
     effects.work |= frees
     if topics := effects.topics():
         tx.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
         return SettleResult([], effects, bool(linked))
-    rest = settle_rest(tx, [*_without(applied, first), *again], worker, channel, now, groups)
+    rest = settle_with_dependencies(tx, [*_without(applied, first), *again], worker, channel, now, groups)
     rest.effects.add(effects)
-    return rest._replace(met_kin=bool(linked))
+    return rest._replace(had_dependencies=bool(linked))
 
 
-def settle_rest(
+def settle_with_dependencies(
     tx: Transaction,
     left: Sequence[Outcome],
     worker: str | None,
@@ -171,7 +171,8 @@ def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _settle(tx: Transaction, outcomes: Sequence[Outcome], channel: str, with_dependencies: int) -> set[Lease]:
-    applied = set(_leases.decode(tx.ask("settle", o=as_json(in_order(outcomes)), with_dependencies=with_dependencies)))
+    batch = as_json(in_order(outcomes))
+    applied = set(_leases.decode(tx.fetch("settle", o=batch, with_dependencies=with_dependencies)))
     steps.wake_if_come(tx, outcomes)
     if topics := topics_of(outcomes):
         tx.run("ring", messages=as_json(topics), channel=channel)
@@ -200,8 +201,8 @@ def _complete(
 ) -> tuple[set[Lease], list[int], bool]:
     """The applied outcomes, the numbers of jobs with dependencies, and whether a slot of a limit became free."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
-    batch = told(page(groups) if groups else None)
-    answer = tx.ask(
+    batch = event_params(page(groups) if groups else None)
+    answer = tx.fetch(
         "complete",
         o=as_json(done),
         expected=len(done),
@@ -220,47 +221,47 @@ class ClaimResult(NamedTuple):
 
     claims: list[Claim]
     due: int | None
-    lapses: int | None
+    next_expiry: int | None
     queues: tuple[str, ...]
-    book: RulesSnapshot
+    snapshot: RulesSnapshot
     idle: frozenset[str]
-    strange: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
 
     def needs_limits(self, queue: str, want: ClaimRequest) -> bool:
-        """Whether the queue has jobs that only `claim_carefully` may claim."""
+        """Whether the queue has jobs that only `claim_limited` may claim."""
         if queue not in self.queues or queue in self.idle:
             return False
-        return queue in self.strange or self.book.needs_limits(queue, want)
+        return queue in self.unknown or self.snapshot.needs_limits(queue, want)
 
 
 def claim(
-    db: Connection, sql: Mapping[str, str], channel: str, want: ClaimRequest, now: int, *, after_lapses: bool = False
+    db: Connection, sql: Mapping[str, str], channel: str, want: ClaimRequest, now: int, *, after_expiry: bool = False
 ) -> ClaimResult:
     """Claim jobs, after promoting the due ones; nothing while an expired job still waits.
 
-    After the expired jobs were cancelled, only these themselves are skipped: somebody may have them locked. Queues with
-    limits are left to `claim_carefully`, and their room is reserved.
+    After the expired jobs were cancelled, only these themselves are skipped: other transactions may have them locked.
+    Queues with limits are left to `claim_limited`, and their capacity is reserved.
     """
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
-    values["unless_expired"] = -1 if after_lapses else now
+    values["unless_expired"] = -1 if after_expiry else now
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
-    plainly = want.strategy in (None, "priority")
-    shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
+    is_plain_order = want.strategy in (None, "priority")
+    shares = [(queue, quota) for queue, quota in quotas.items() if quota and is_plain_order]
     taken = _claimed(db, sql["claim"], want, shares, values)
-    if is_past(taken.lapses, now) and not after_lapses:
+    if is_past(taken.next_expiry, now) and not after_expiry:
         return taken
     if is_past(taken.due, now):
-        promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME, "channel": channel}).rowcount
+        promoted = db.execute(sql["promote"], {"now": now, "limit": DUE_BATCH_SIZE, "channel": channel}).rowcount
         values["unless_due"] = -1  # there may be more; later exchanges promote the rest
         taken = _claimed(db, sql["claim"], want, shares, values)
-        if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold the rest
-            taken = taken._replace(due=now + _LOOK_AGAIN)
-    kept = sum(quota for queue, quota in quotas.items() if taken.needs_limits(queue, want))
-    taken = _with_more(db, sql["claim"], want, taken, values, kept)
-    return taken._replace(due=earlier(taken.due, now + LOCKED)) if _passed_over(want, taken) else taken
+        if promoted < DUE_BATCH_SIZE and is_past(taken.due, now):  # others hold the rest
+            taken = taken._replace(due=now + _RETRY_DUE_MS)
+    reserved = sum(quota for queue, quota in quotas.items() if taken.needs_limits(queue, want))
+    taken = _with_more(db, sql["claim"], want, taken, values, reserved)
+    return taken._replace(due=earlier(taken.due, now + LOCKED)) if _skipped_locked(want, taken) else taken
 
 
-def _passed_over(want: ClaimRequest, taken: ClaimResult) -> bool:
+def _skipped_locked(want: ClaimRequest, taken: ClaimResult) -> bool:
     """Whether a queue has jobs and gave none, though no limit forbids it: others have locked them."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
     gave = {claim.queue for claim in taken.claims}
@@ -270,56 +271,59 @@ def _passed_over(want: ClaimRequest, taken: ClaimResult) -> bool:
     )
 
 
-def claim_the_rest(
+def claim_remaining(
     db: Connection, sql: Mapping[str, str], want: ClaimRequest, taken: ClaimResult, now: int
 ) -> ClaimResult:
-    """Give the room that queues with limits could not use to the others."""
+    """Give the capacity that queues with limits could not use to the others."""
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": -1}
     values["unless_expired"] = -1
     return _with_more(db, sql["claim"], want, taken._replace(claims=[*taken.claims]), values, 0)
 
 
 def _with_more(
-    db: Connection, sql: str, want: ClaimRequest, taken: ClaimResult, values: dict[str, Any], kept: int
+    db: Connection, sql: str, want: ClaimRequest, taken: ClaimResult, values: dict[str, Any], reserved: int
 ) -> ClaimResult:
-    """If room is left, claim from queues that have more than their share."""
+    """If capacity is left, claim from queues that have more than their share."""
     claims = taken.claims
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
-        room = want.limit - kept - len(claims)
-        if queue in taken.idle or queue in taken.strange or taken.book.needs_limits(queue, want):
+        free_slots = want.limit - reserved - len(claims)
+        if queue in taken.idle or queue in taken.unknown or taken.snapshot.needs_limits(queue, want):
             continue
-        # Not from a queue that gave less than it was asked for.
-        if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
-            more = _claimed(db, sql, want, [(queue, room)], values)
+        # Not from a queue that gave less than its quota.
+        if free_slots > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
+            more = _claimed(db, sql, want, [(queue, free_slots)], values)
             claims += more.claims
-            taken = taken._replace(strange=taken.strange | more.strange)
+            taken = taken._replace(unknown=taken.unknown | more.unknown)
     return taken
 
 
-def claim_carefully(
+def claim_limited(
     tx: Transaction, want: ClaimRequest, taken: ClaimResult, cursors: dict[str, str], now: int
 ) -> ClaimResult:
     """Add claims from the queues with limits: each up to its share, then from any that has more."""
     quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
     queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
-    careful = [queue for queue in queues if taken.needs_limits(queue, want)]
-    claims, step_store = taken.claims, LimitedClaim(tx, taken.book, want, cursors, now)
-    left = set(careful)
-    for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
-        room = min(quota, want.limit - len(claims))
-        if room > 0 and queue in left:
-            found = step_store.take(queue, room)
+    limited_queues = [queue for queue in queues if taken.needs_limits(queue, want)]
+    claims, limited_claim = taken.claims, LimitedClaim(tx, taken.snapshot, want, cursors, now)
+    left = set(limited_queues)
+    for queue, quota in (
+        *((queue, quotas.get(queue, 0)) for queue in limited_queues),
+        *((q, want.limit) for q in limited_queues),
+    ):
+        free_slots = min(quota, want.limit - len(claims))
+        if free_slots > 0 and queue in left:
+            found = limited_claim.claim(queue, free_slots)
             claims += found
-            if len(found) < room:
+            if len(found) < free_slots:
                 left.discard(queue)
-    step_store.settle_accounts()
-    return taken._replace(due=earlier(taken.due, step_store.next_at))
+    limited_claim.store_rates()
+    return taken._replace(due=earlier(taken.due, limited_claim.next_at))
 
 
 def needs_limits(want: ClaimRequest, taken: ClaimResult) -> bool:
-    """Whether there is room, and a queue that only `claim_carefully` may claim from."""
+    """Whether there is capacity, and a queue that only `claim_limited` may claim from."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
     return len(taken.claims) < want.limit and any(taken.needs_limits(queue, want) for queue in served)
 
@@ -328,29 +332,29 @@ def _claimed(
     db: Connection, sql: str, want: ClaimRequest, shares: list[tuple[str, int]], values: dict[str, Any]
 ) -> ClaimResult:
     """Claim from the front of each queue, except where a job's task is unknown to the worker."""
-    strange: set[str] = set()
+    unknown: set[str] = set()
     while True:
-        shares = [(queue, quota) for queue, quota in shares if queue not in strange]
+        shares = [(queue, quota) for queue, quota in shares if queue not in unknown]
         known_tasks = None if want.known is None else want.known.known_names
         rows = db.execute(sql, {**values, "shares": as_json(shares), "known_tasks": known_tasks}).fetchall()
-        settings, due, lapses, met = rows[0][:_ID]
-        if met is None or want.known is None:
+        settings, due, next_expiry, unknown_text = rows[0][:_ID]
+        if unknown_text is None or want.known is None:
             break
-        strange |= {queue for queue, task in _strange.decode(met) if task not in want.known}
-        if strange.issuperset(queue for queue, _ in shares):
+        unknown |= {queue for queue, task in _unknown.decode(unknown_text) if task not in want.known}
+        if unknown.issuperset(queue for queue, _ in shares):
             break
-    is_open, queues, book, idle = _settings_in(settings)
+    is_open, queues, snapshot, idle = _settings_in(settings)
     if not is_open:  # a store status is set: dependents may not have arrived yet, so nothing expires or is promoted
-        due = lapses = None
-    horizon = (due, lapses, queues, book, idle, frozenset(strange))
+        due = next_expiry = None
+    preamble = (due, next_expiry, queues, snapshot, idle, frozenset(unknown))
     if rows[0][_ID] is None:
-        return ClaimResult([], *horizon)
+        return ClaimResult([], *preamble)
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:
-        turn = {queue: number for number, (queue, _) in enumerate(shares)}
-        rows.sort(key=lambda row: turn[_QUEUE(row)])
-    return ClaimResult([Claim(*row[_ID:-1]) for row in rows], *horizon)
+        position = {queue: number for number, (queue, _) in enumerate(shares)}
+        rows.sort(key=lambda row: position[_QUEUE(row)])
+    return ClaimResult([Claim(*row[_ID:-1]) for row in rows], *preamble)
 
 
 @functools.lru_cache(maxsize=16)
@@ -359,17 +363,17 @@ def _settings_in(text: str) -> tuple[bool, tuple[str, ...], RulesSnapshot, froze
     is_open, known, tasks = _settings.decode(text)
     queues = known or []
     ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
-    book = rules_snapshot_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
+    snapshot = rules_snapshot_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
     idle = frozenset(name for name, _, _, is_idle, _ in queues if is_idle)
-    return is_open, tuple(name for name, paused, *_ in queues if is_open and not paused), book, idle
+    return is_open, tuple(name for name, paused, *_ in queues if is_open and not paused), snapshot, idle
 
 
 def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
     """The shares, cut where they exceed the limit; a queue named twice has both."""
     granted: dict[str, int] = {}
     for queue, quota in shares:
-        room = limit - sum(granted.values())
-        granted[queue] = granted.get(queue, 0) + max(min(quota, room), 0)
+        free_slots = limit - sum(granted.values())
+        granted[queue] = granted.get(queue, 0) + max(min(quota, free_slots), 0)
     return granted
 
 

@@ -2,7 +2,7 @@
 
 A batch is one JSON parameter (see engines/shared/sql_files.py): arrays of the driver cost the client fifteen times as
 much for each job. Statements that could conflict with other writers lock the rows first (`lock_…`, FOR UPDATE): from
-then on nobody else moves these jobs.
+then on no other transaction moves these jobs.
 
 A prepared statement keeps its plan, which may be from before the first job, so none may depend on the estimated size of
 a table or a batch. Where a batch is joined it must come first, and its jobs be looked up one by one. In LATERAL,
@@ -28,7 +28,7 @@ _TABLE = re.compile(
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 
 
-def _take_out(alias: str, position: int, kind: str) -> str:
+def _extract_field(alias: str, position: int, kind: str) -> str:
     text = f"({alias}.value ->> {position})"
     if "bool" in kind:
         return f"{text}::boolean"
@@ -37,7 +37,7 @@ def _take_out(alias: str, position: int, kind: str) -> str:
 
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _take_out, (*FILES, "archive"))
+    return load_statements("headrace.engines.postgres", RECORDS, _extract_field, (*FILES, "archive"))
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -40,7 +40,7 @@ def first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
     return fresh
 
 
-def told(stored: EventBatch | None) -> dict[str, Any]:
+def event_params(stored: EventBatch | None) -> dict[str, Any]:
     """The page as parameters of a statement that stores it with its changes."""
     if stored is None:
         return {"page": None, "size": 0, "at": 0}
@@ -60,7 +60,7 @@ class PostgresTransaction:
     def run(self, statement: str, /, where: str = "", **values: Any) -> int:
         return self._execute(statement, where, values).rowcount
 
-    def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
+    def fetch(self, statement: str, /, where: str = "", **values: Any) -> Any:
         row = self._execute(statement, where, values).fetchone()
         assert row is not None
         return row[0]
@@ -68,8 +68,8 @@ class PostgresTransaction:
     def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
         names = as_json(sorted({job.queue for job in jobs}))
         self.run("add_queues", names=names, now=jobs[0].created_at if jobs else 0)
-        arrived = told(page(arrivals(jobs)))
-        added = self.ask("insert", j=as_json(jobs), expected=len(jobs), channel=self._channel, **arrived)
+        event_values = event_params(page(arrivals(jobs)))
+        added = self.fetch("insert", j=as_json(jobs), expected=len(jobs), channel=self._channel, **event_values)
         return [True] * len(jobs) if added is None else first_of_each(jobs, set(_names.decode(added)))
 
     def fragment(self, name: str) -> str:
@@ -79,7 +79,7 @@ class PostgresTransaction:
         sql = self._sql[statement]
         if where:  # an ad-hoc statement: useless in the cache of prepared ones
             sql = sql.replace("{where}", where)
-        held = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
-        if held:  # a statement without parameters may be several statements
-            held["channel"] = self._channel
-        return self._db.execute(sql, held or None, prepare=False if where else None)
+        params = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
+        if params:  # a statement without parameters may be several statements
+            params["channel"] = self._channel
+        return self._db.execute(sql, params or None, prepare=False if where else None)

@@ -84,11 +84,11 @@ class RetentionStore(Protocol):
         """
         ...
 
-    def pack(self, ids: Sequence[str]) -> list[JobExport]:
+    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
         """The jobs of these ids that exist, with their complete history."""
         ...
 
-    def clear(self, leases: Sequence[Lease]) -> list[str]:
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
         """Delete the jobs that are finished, at exactly this version and not held, with everything that is their own.
 
         Returns the ids of the deleted jobs. While a store status is set, none is deleted.

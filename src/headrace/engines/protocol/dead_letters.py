@@ -45,12 +45,12 @@ class DeadLetterStore(Protocol):
         """The records of these statuses grouped by fingerprint, the biggest group first."""
         ...
 
-    def tallies(self) -> list[DeadLetterStats]:
+    def stats(self) -> list[DeadLetterStats]:
         """The number of records for each reason and status that has any."""
         ...
 
     def add(
-        self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
+        self, request: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
     ) -> Added:
         """Open a record of this job by hand; the result.
 
@@ -60,7 +60,7 @@ class DeadLetterStore(Protocol):
 
     def requeue(
         self,
-        orders: Sequence[RequeueRequest],
+        requests: Sequence[RequeueRequest],
         by: str | None = None,
         note: str | None = None,
         detail: str | None = None,
@@ -85,7 +85,7 @@ class DeadLetterStore(Protocol):
         """Resolve pending records with this status; the ids of those that were pending."""
         ...
 
-    def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
+    def note(self, dead_letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
         """Add a note to a record of any status; False if it does not exist."""
         ...
 

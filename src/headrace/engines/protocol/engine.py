@@ -54,16 +54,16 @@ class WorkerLiveness(Protocol):
         """Record, safe from a kill -9, that the claim `ref` has begun; its slot, None if there is none."""
         ...
 
-    def ended(self, place: int, ref: int) -> None:
+    def ended(self, slot: int, ref: int) -> None:
         """Record that the claim in this slot has ended but is not settled yet."""
         ...
 
-    def settled(self, place: int) -> None:
+    def settled(self, slot: int) -> None:
         """Free the slot: the store has settled the claim."""
         ...
 
     def sees_dead(self) -> bool:
-        """Whether a worker of this host has died and nobody has reaped it. Reads no store."""
+        """Whether a worker of this host has died and is not reaped yet. Reads no store."""
         ...
 
     def close(self) -> None: ...
@@ -75,7 +75,7 @@ class JobEngine(Protocol):
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         """Insert the jobs and wake workers; for each, whether it is new (False: its id was taken).
 
-        With `whole`, a taken id raises DuplicateJob and nothing is stored. If the rules of a queue leave no room for
+        With `whole`, a taken id raises DuplicateJob and nothing is stored. If a queue is too full for
         all of its jobs, this raises QueueFull and stores nothing. A store that has moved raises StoreMoved.
         """
         ...

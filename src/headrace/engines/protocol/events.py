@@ -29,7 +29,7 @@ class EventStore(Protocol):
         """The cursor of the newest page that `read` would return; "0" if there never was one."""
         ...
 
-    def tell(self, groups: Sequence[EventGroup]) -> None:
+    def append(self, groups: Sequence[EventGroup]) -> None:
         """Append a page with these groups in a commit of its own."""
         ...
 

@@ -50,7 +50,7 @@ class Maintenance(Protocol):
         ...
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
-        """At most `limit` tables or keys whose names match the pattern (`*`, `?`, `[...]`). It blocks nobody.
+        """At most `limit` tables or keys whose names match the pattern (`*`, `?`, `[...]`). It blocks no operation.
 
         Tables are sorted by name; keys come in the server's order. No value is read.
         """
@@ -71,7 +71,7 @@ class Maintenance(Protocol):
         """Do one small piece of these maintenance tasks, if any is due; whether there is more."""
         ...
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         """Check the next `limit` entries or jobs from `after` on, and trim each job to `most` entries.
 
         The first ten and the newest stay; of the others the oldest go first, errors last.
@@ -79,17 +79,17 @@ class Maintenance(Protocol):
         ...
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         """Write a snapshot of the store into a new SQLite file, while the store is in use.
 
-        A store that is no file calls `carry` with a view of that moment (Redis: each job at a moment of its own; no job
+        A store that is no file calls `copy` with a view of that moment (Redis: each job at a moment of its own; no job
         that existed at the beginning is missing).
         """
         ...
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        """Take the contents of the SQLite file at `path`: a file in one commit, any other store by calling `carry`."""
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+        """Take the contents of the SQLite file at `path`: a file in one commit, any other store by calling `copy`."""
         ...
 
     def clear(self) -> None:

@@ -44,7 +44,7 @@ class Queries(Protocol):
         """
         ...
 
-    def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
+    def update(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
         """Change a job that has not started; False if it has."""
         ...
 
@@ -124,11 +124,11 @@ class Queries(Protocol):
         """Pause or resume claims from the queue, for every worker from its next claim on."""
         ...
 
-    def rule_queue(self, name: str, rules: QueueRules) -> None:
+    def set_queue_rules(self, name: str, rules: QueueRules) -> None:
         """Replace the rules of the queue; every process follows within a second."""
         ...
 
-    def rule_task(self, name: str, rules: TaskRules) -> None:
+    def set_task_rules(self, name: str, rules: TaskRules) -> None:
         """Replace the rules of the task; every worker follows with its next claim."""
         ...
 
@@ -140,14 +140,14 @@ class Queries(Protocol):
         """How many jobs hold a live lease, by queue, task and lane."""
         ...
 
-    def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+    def rate_state(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         """For queues with these rates: when, in microseconds, the full burst is available again.
 
         Queues that have not started anything for long may be missing. See `core.queues.limits.allows`.
         """
         ...
 
-    def needing(self) -> list[tuple[str, str, int, str]]:
+    def lanes_needing(self) -> list[tuple[str, str, int, str]]:
         """The lanes of pending jobs that need a capability of their worker: queue, lane, how many, the id of one."""
         ...
 
@@ -205,7 +205,7 @@ class ScheduleStore(Protocol):
         ...
 
     def record(self, occurrences: Sequence[Occurrence]) -> None:
-        """Store the results of times that fired elsewhere, the oldest first."""
+        """Store the results of times that fired in another store, the oldest first."""
         ...
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
@@ -220,22 +220,22 @@ class Transfer(Protocol):
         """The store status, None if the store is in use."""
         ...
 
-    def post(self, store_status: StoreStatus | None) -> None:
+    def set_status(self, store_status: StoreStatus | None) -> None:
         """Set or clear the store status.
 
         On return the status holds for every process, and no insert that began before is still running.
         """
         ...
 
-    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    def replace_status(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         """Replace the store status if it equals `before`; whether it did. Of several concurrent calls one succeeds."""
         ...
 
-    def pack(self, after: int, limit: int) -> list[JobExport]:
+    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         """The next jobs in the order of submission, after the `seq` `after`."""
         ...
 
-    def unpack(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
+    def import_jobs(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
         """Store the jobs as they are, in this order after the existing ones; how many ids were new.
 
         A job whose id exists is not changed. The sender's `seq` is not kept. With an `origin`, the store status must
@@ -249,7 +249,7 @@ class Transfer(Protocol):
         ...
 
     def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
-        """Store the dead letters whose id does not exist yet; how many. The `origin` is as in `unpack`."""
+        """Store the dead letters whose id does not exist yet; how many. The `origin` is as in `import_jobs`."""
         ...
 
     def import_queues(self, queues: Sequence[QueueRow]) -> None:
@@ -290,6 +290,6 @@ class JoinedTransaction(Protocol):
         """Insert jobs under their unique rules, all or none. Until the commit, other inserts of these keys wait."""
         ...
 
-    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         """The same on an asynchronous connection."""
         ...

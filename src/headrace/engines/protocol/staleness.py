@@ -12,7 +12,7 @@ from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
 class StalenessStore(Protocol):
     """Lifecycle policies, which no claim ever reads, and jobs by their age in a state."""
 
-    def terms(self) -> list[PolicyRow]:
+    def policies(self) -> list[PolicyRow]:
         """The policies of all tasks and queues that have any, by kind and name."""
         ...
 
@@ -23,11 +23,11 @@ class StalenessStore(Protocol):
         """
         ...
 
-    def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+    def order_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
         """Replace an operator's policy of this task or queue; None removes it."""
         ...
 
-    def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
+    def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         """The next open jobs that may have stayed too long, among about `limit` jobs read.
 
         See `core.retention.staleness`. A scan from the first cursor to the last visits every job that stays in its
@@ -36,7 +36,7 @@ class StalenessStore(Protocol):
         """
         ...
 
-    def mark_stale(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
+    def mark_stale(self, actions: Sequence[StaleAction], now: int | None = None) -> list[bool]:
         """Apply each decision, all in one commit; for each, whether something was written.
 
         A job at another version than the decision's is not changed. "dead" and "fail" apply STALE with the reason

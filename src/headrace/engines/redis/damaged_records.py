@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from headrace.core.damaged_records import DAMAGE
 from headrace.engines.redis.script_loader import load
-from headrace.engines.shared.damaged_records import made_of, types_of, whole_values
+from headrace.engines.shared.damaged_records import record_from, types_of, valid_values
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
@@ -71,9 +71,11 @@ class Salvage(Generic[T]):
 
     def salvage(self, stored: bytes) -> tuple[T, int]:
         """The record, and how many of its first values are undamaged."""
-        found = whole_values(self._kind, list(values_in(stored)))
-        whole = next(place for place in range(len(found) + 1) if place not in found)
-        return made_of(self._kind, {place: value for place, value in found.items() if place < whole}), whole
+        found = valid_values(self._kind, list(values_in(stored)))
+        valid_count = next(place for place in range(len(found) + 1) if place not in found)
+        return record_from(
+            self._kind, {place: value for place, value in found.items() if place < valid_count}
+        ), valid_count
 
 
 def values_in(stored: bytes) -> Iterator[Any]:
@@ -149,14 +151,14 @@ class Damaged:
 
     def fail_these(self, ids: Sequence[str]) -> int:
         """The same by ids."""
-        members = self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:ids", *ids) if ids else []
+        members = self._database.connections.command("HMGET", f"{{{self._database.prefix}}}:ids", *ids) if ids else []
         return self.fail(member for member in members if member is not None)
 
     def names(self, members: Sequence[bytes]) -> dict[bytes, bytes]:
         """The ids of jobs by their numbers. This scans all ids: a damaged record cannot give its own."""
         wanted, found, cursor = set(members), dict[bytes, bytes](), b"0"
         while wanted:
-            cursor, page = self._database.connections.ask(
+            cursor, page = self._database.connections.command(
                 "HSCAN", f"{{{self._database.prefix}}}:ids", cursor, "COUNT", _PAGE
             )
             for job_id, member in zip(page[::2], page[1::2], strict=True):

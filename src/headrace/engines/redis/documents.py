@@ -29,20 +29,24 @@ class RedisDocumentStore:
         self._database.prepare()
         if not keys:
             return []
-        asked = sorted(set(keys))
-        held = self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:documents:{kind}", *asked)
-        return [_document(kind, key, found) for key, found in zip(asked, held, strict=True) if found is not None]
+        sorted_keys = sorted(set(keys))
+        stored = self._database.connections.command(
+            "HMGET", f"{{{self._database.prefix}}}:documents:{kind}", *sorted_keys
+        )
+        return [
+            _document(kind, key, found) for key, found in zip(sorted_keys, stored, strict=True) if found is not None
+        ]
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
     ) -> list[Document]:
         self._database.prepare()
         ends = (f"[{first}" if first else "-", "+" if last is None else f"({last}")
-        way = ("ZREVRANGEBYLEX", *ends[::-1]) if newest_first else ("ZRANGEBYLEX", *ends)
-        asked: tuple[Value, ...] = (kind, *way, limit)
-        answer = self._database.connections.run(_browse, *asked, repeat=asked)
-        held = zip(answer[::2], answer[1::2], strict=True)
-        return [_document(kind, serialization.text(key), found) for key, found in held if found is not None]
+        range_args = ("ZREVRANGEBYLEX", *ends[::-1]) if newest_first else ("ZRANGEBYLEX", *ends)
+        args: tuple[Value, ...] = (kind, *range_args, limit)
+        answer = self._database.connections.run(_browse, *args, repeat=args)
+        stored = zip(answer[::2], answer[1::2], strict=True)
+        return [_document(kind, serialization.text(key), found) for key, found in stored if found is not None]
 
     def put(self, documents: Sequence[Document]) -> bool:
         self._database.prepare()
@@ -64,10 +68,10 @@ class RedisDocumentStore:
 
     def kinds(self, prefix: str = "") -> list[str]:
         self._database.prepare()
-        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:document_kinds", 0, -1)
+        found = self._database.connections.command("ZRANGE", f"{{{self._database.prefix}}}:document_kinds", 0, -1)
         return [kind for kind in map(serialization.text, found) if kind.startswith(prefix)]
 
 
-def _document(kind: str, key: str, held: bytes) -> Document:
-    version, _, value = held.partition(b" ")
+def _document(kind: str, key: str, stored: bytes) -> Document:
+    version, _, value = stored.partition(b" ")
     return Document(kind, key, int(version) if version.isdigit() else 0, serialization.text(value))

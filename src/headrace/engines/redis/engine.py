@@ -61,19 +61,19 @@ if TYPE_CHECKING:
 _exchange, _save_step, _renew = load("jobs/exchange"), load("jobs/save_step"), load("jobs/renew")
 _reap, _release_unknown_claims = load("jobs/reap"), load("jobs/release_unknown_claims")
 _END = 1 << 53  # no lease is longer
-_MOST_LOOKS = 50  # how often one claim repeats because of tasks that the worker does not know
+_MAX_TRIES = 50  # how often one claim repeats because of tasks that the worker does not know
 
 
 @timed_engine
 class RedisEngine:
     """Jobs in a Redis or Valkey server."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None, tells: bool = True) -> None:
-        where = store_url.parse(url)
-        self.url = where.shown
-        self.prefix = where.prefix
-        self.connections: RedisConnections = _open_wire(where)
-        self._server_clock = ServerClock(self._ask_time)
+    def __init__(self, url: str, *, clock: Clock | None = None, record_events: bool = True) -> None:
+        address = store_url.parse(url)
+        self.url = address.shown
+        self.prefix = address.prefix
+        self.connections: RedisConnections = _open_connections(address)
+        self._server_clock = ServerClock(self._read_time)
         self.clock: Clock = clock or self._server_clock
         self.damaged = Damaged(self)
         self.queries = RedisQueries(self)
@@ -86,18 +86,18 @@ class RedisEngine:
         self.document_store = RedisDocumentStore(self)
         self.maintenance = RedisMaintenance(self)
         self.events = RedisEventStore(self)
-        self._tells = tells
+        self._record_events = record_events
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._server_bells = ServerBells(lambda: SubscribedConnection(self.connections, self._channel, self._sender))
         self._store: str | None = None
-        self._memories: dict[str, str] = {}  # by queue, the lane positions that the script returned
+        self._lane_positions: dict[str, str] = {}  # by queue, the lane positions that the script returned
 
     # -- the hot path
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        return inserts.insert(self.connections, jobs, whole, self.at(now), self._tells) if jobs else []
+        return inserts.insert(self.connections, jobs, whole, self.at(now), self._record_events) if jobs else []
 
     def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
@@ -130,16 +130,16 @@ class RedisEngine:
         if not outcomes and not notes and not groups and limit <= 0:
             return ExchangeResult([], [])
         at = self.at(now)
-        answer, strange = self._exchange_once(outcomes, want, notes, at, groups)
+        answer, unknown_pairs = self._exchange_once(outcomes, want, notes, at, groups)
         unknown_in: set[str] = set()
-        looks = 0
-        while strange and want is not None and want.known is not None and len(answer.claims) < limit:
-            unknown_in |= {queue for queue, task in strange if task not in want.known}
-            looks += 1
-            if want.known.undecided or looks == _MOST_LOOKS:
+        tries = 0
+        while unknown_pairs and want is not None and want.known is not None and len(answer.claims) < limit:
+            unknown_in |= {queue for queue, task in unknown_pairs if task not in want.known}
+            tries += 1
+            if want.known.undecided or tries == _MAX_TRIES:
                 return msgspec.structs.replace(answer, next_at=at)
             rest = msgspec.structs.replace(want, limit=limit - len(answer.claims))
-            more, strange = self._exchange_once((), rest, (), at, (), tuple(unknown_in))
+            more, unknown_pairs = self._exchange_once((), rest, (), at, (), tuple(unknown_in))
             answer = msgspec.structs.replace(more, refused=answer.refused, claims=[*answer.claims, *more.claims])
         return answer
 
@@ -158,47 +158,47 @@ class RedisEngine:
             now,
             want.worker if want else "",
             secrets.token_hex(8),
-            *_wanted(want),
+            *_claim_args(want),
             len(outcomes),
             serialization.encode([outcome.id for outcome in outcomes]),
             serialization.encode_batch(outcomes),
             len(notes),
             serialization.encode(notes),
-            *self._asked(want, unknown_in),
+            *self._preferences(want, unknown_in),
             int(any(outcome.spawned or outcome.edges for outcome in outcomes)),
             *_page_of(groups, outcomes),
             want.known.known_names if want and want.known is not None else "",
         )
-        refused, taken, next_at, queues, weights, memories, spoiled, strange = answer
+        refused, taken, next_at, queues, weights, positions, damaged_members, unknown_pairs = answer
         claims, damaged = serialization.claims(taken)
-        if spoiled or damaged:
-            self.damaged.fail((*spoiled, *damaged), now)
-        for queue, memory in serialization.named(memories, serialization.text).items():
-            self._keep_lane_position(queue, memory)
+        if damaged_members or damaged:
+            self.damaged.fail((*damaged_members, *damaged), now)
+        for queue, lane_position in serialization.named(positions, serialization.text).items():
+            self._keep_lane_position(queue, lane_position)
         exchanged = ExchangeResult(
             [outcomes[position - 1] for position in refused],
             claims,
-            now if spoiled else None if next_at is None else int(next_at),
+            now if damaged_members else None if next_at is None else int(next_at),
             tuple([serialization.text(name) for name in queues]),
             serialization.named(weights, int),
         )
-        names = iter([serialization.text(name) for name in strange])
+        names = iter([serialization.text(name) for name in unknown_pairs])
         return exchanged, list(zip(names, names, strict=True))
 
-    def _keep_lane_position(self, queue: str, memory: str) -> None:
-        if memory:
-            self._memories[queue] = memory
+    def _keep_lane_position(self, queue: str, lane_position: str) -> None:
+        if lane_position:
+            self._lane_positions[queue] = lane_position
         else:
-            self._memories.pop(queue, None)
+            self._lane_positions.pop(queue, None)
 
-    def _asked(self, want: ClaimRequest | None, unknown_in: tuple[str, ...]) -> tuple[bytes, int]:
+    def _preferences(self, want: ClaimRequest | None, unknown_in: tuple[str, ...]) -> tuple[bytes, int]:
         if want is None:
             return b"", 0
-        memories = [part for memory in tuple(self._memories.items()) for part in memory]
+        positions = [part for lane_position in tuple(self._lane_positions.items()) for part in lane_position]
         known = want.known
         unknown = () if known is None else tuple(name for name in sorted(known.unknown) if known.excludes(name))
-        asked = serialization.encode((want.capabilities, want.strategy, memories, unknown, unknown_in))
-        return asked, int(bool(memories or unknown_in) or want.strategy is not None)
+        encoded = serialization.encode((want.capabilities, want.strategy, positions, unknown, unknown_in))
+        return encoded, int(bool(positions or unknown_in) or want.strategy is not None)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         self.prepare()
@@ -221,16 +221,20 @@ class RedisEngine:
         at = self.at(now)
         folder = self._folder()
         dead = liveness_file.find_dead(folder)
-        died = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
+        encoded_dead = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
         as_of = _END if alive else at
-        opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_dead_letter(dead_letters, reason)]
-        answer = self.connections.run(_reap, at, limit, secrets.token_hex(8), died, max_crashes or 0, as_of, *opening)
+        dead_letter_reasons = [
+            reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_dead_letter(dead_letters, reason)
+        ]
+        answer = self.connections.run(
+            _reap, at, limit, secrets.token_hex(8), encoded_dead, max_crashes or 0, as_of, *dead_letter_reasons
+        )
         if answer is None:  # the store is being filled; the liveness files keep what the dead had begun
             return []
-        rows, spoiled = answer
+        rows, damaged_members = answer
         reaped = serialization.reaped.decode_all(rows)
-        if spoiled:
-            self.damaged.fail(spoiled, now)
+        if damaged_members:
+            self.damaged.fail(damaged_members, now)
         if len(reaped) < limit:
             for worker_id in dead:
                 liveness_file.remove_file(folder, worker_id)
@@ -238,8 +242,8 @@ class RedisEngine:
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         self.prepare()
-        given_back = self.connections.run(_release_unknown_claims, self.at(now), worker, *_parts(held))
-        return [job_id.decode() for job_id in given_back]
+        released = self.connections.run(_release_unknown_claims, self.at(now), worker, *_parts(held))
+        return [job_id.decode() for job_id in released]
 
     # -- workers and bells
 
@@ -259,7 +263,7 @@ class RedisEngine:
 
     def unregister_worker(self, worker_id: str) -> None:
         self.prepare()
-        self.connections.ask("HDEL", f"{{{self.prefix}}}:workers", worker_id)
+        self.connections.command("HDEL", f"{{{self.prefix}}}:workers", worker_id)
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
@@ -267,7 +271,7 @@ class RedisEngine:
 
     def ring(self, topic: str) -> None:
         self._server_bells.ring(topic)
-        self.connections.ask("PUBLISH", self._channel, self._sender.signed(topic))
+        self.connections.command("PUBLISH", self._channel, self._sender.signed(topic))
 
     # -- the server
 
@@ -276,7 +280,7 @@ class RedisEngine:
         if now is not None:
             return now
         if self.clock is self._server_clock:
-            self._server_clock.keep_right()
+            self._server_clock.refresh()
         return self.clock.now()
 
     def prepare(self) -> None:
@@ -314,8 +318,8 @@ class RedisEngine:
     def _folder(self) -> Path:
         return liveness_file.local_folder(f"redis {self._store}")
 
-    def _ask_time(self) -> int:
-        seconds, micros = self.connections.ask("TIME")
+    def _read_time(self) -> int:
+        seconds, micros = self.connections.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
 
@@ -327,17 +331,17 @@ def _page_of(groups: Sequence[EventGroup], outcomes: Sequence[Outcome]) -> tuple
     return events.text, events.size, events.at, sum(1 for outcome in outcomes if outcome.event is Trigger.SUCCEED)
 
 
-def _open_wire(where: store_url.RedisUrl) -> RedisConnections:
+def _open_connections(address: store_url.RedisUrl) -> RedisConnections:
     try:  # deferred: only users of Redis need its client
         from headrace.engines.redis.connections import RedisConnections
     except ImportError as error:
         raise ConfigError(
-            f"url {where.shown}: it needs a driver ({error}); install it: pip install 'headrace[redis]'"
+            f"url {address.shown}: it needs a driver ({error}); install it: pip install 'headrace[redis]'"
         ) from None
-    return RedisConnections(where)
+    return RedisConnections(address)
 
 
-def _wanted(want: ClaimRequest | None) -> tuple[int, int, int, bytes]:
+def _claim_args(want: ClaimRequest | None) -> tuple[int, int, int, bytes]:
     if want is None:
         return 0, 0, 0, serialization.encode(())
     shares = [part for share in want.shares for part in (share.queue, share.quota)]

@@ -33,10 +33,10 @@ _NO_CHANGES = {
     "MISCONF": "Redis can't write to its disk, so it takes no changes; see its log",
     "NOREPLICAS": "Redis waits for its replicas (min-replicas-to-write); see INFO replication",
 }
-_AWAY = {
+_UNAVAILABLE = {
     **_NO_CHANGES,
     "READONLY": _REPLICA,
-    "BUSY Redis": "a script of somebody has kept Redis busy for seconds; SCRIPT KILL ends it",
+    "BUSY Redis": "a script has kept Redis busy for seconds; SCRIPT KILL ends it",
     "max number of clients": "raise maxclients, or use fewer processes",
 }
 _FORBIDDEN = dict.fromkeys(("NOPERM", "The user executing the script can't"), "forbidden")
@@ -55,12 +55,12 @@ def translated(error: Exception, where: str, prefix: str) -> Exception:
         return error
     if wrong := _wrong_setting(error, prefix):
         return ConfigError(f"{where}: {wrong}")
-    if away := _outage(error):
-        return EngineUnavailable(f"{where}: {error}; {away}")
+    if advice := _outage(error):
+        return EngineUnavailable(f"{where}: {error}; {advice}")
     return error
 
 
-def is_there(error: Exception) -> bool:
+def refuses_only_writes(error: Exception) -> bool:
     """Whether the server refuses only writes: reads work, and so may deletions that free memory."""
     return type(error).__name__ == "OutOfMemoryError" or _advice(_NO_CHANGES, error) is not None
 
@@ -79,12 +79,12 @@ def _wrong_setting(error: Exception, prefix: str) -> str | None:
 
 def _outage(error: Exception) -> str | None:
     code, _, _ = str(error).partition(" ")
-    if advice := _BY_KIND.get(type(error).__name__) or _BY_KIND.get(code) or _advice(_AWAY, error):
+    if advice := _BY_KIND.get(type(error).__name__) or _BY_KIND.get(code) or _advice(_UNAVAILABLE, error):
         return advice
     if isinstance(error, (ResponseError, DataError)):
         return None  # the server is there; the error is of another kind
     return "is Redis overloaded, or the network cut?" if isinstance(error, TimeoutError) else "is Redis running there?"
 
 
-def _advice(words: dict[str, str], error: Exception) -> str | None:
-    return next((advice for word, advice in words.items() if word in str(error)), None)
+def _advice(texts: dict[str, str], error: Exception) -> str | None:
+    return next((advice for text, advice in texts.items() if text in str(error)), None)

@@ -26,13 +26,13 @@ class RedisEventStore:
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         first = cursor if place is not None else f"({cursor}"
-        return [_page(entry) for entry in self._ask("XRANGE", first, "+", "COUNT", limit)]
+        return [_page(entry) for entry in self._command("XRANGE", first, "+", "COUNT", limit)]
 
     def last(self) -> str:
-        newest = self._ask("XREVRANGE", "+", "-", "COUNT", 1)
+        newest = self._command("XREVRANGE", "+", "-", "COUNT", 1)
         return newest[0][0].decode() if newest else "0"
 
-    def tell(self, groups: Sequence[EventGroup]) -> None:
+    def append(self, groups: Sequence[EventGroup]) -> None:
         if groups:
             self._database.prepare()
             batch = page(groups)
@@ -42,9 +42,9 @@ class RedisEventStore:
         self._database.prepare()
         return int(self._database.connections.run(_trim, before, most, limit))
 
-    def _ask(self, command: str, *values: str | int) -> Any:
+    def _command(self, command: str, *values: str | int) -> Any:
         self._database.prepare()
-        return self._database.connections.ask(command, f"{{{self._database.prefix}}}:events", *values)
+        return self._database.connections.command(command, f"{{{self._database.prefix}}}:events", *values)
 
 
 def _page(entry: Sequence[Any]) -> tuple[str, list[EventGroup]]:

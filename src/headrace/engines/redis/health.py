@@ -42,7 +42,7 @@ def facts(connections: RedisConnections) -> dict[str, str | int]:
         "prefix": connections.address.prefix,
         "schema": schema.version_of(connections),
         "schema_expected": schema.CURRENT,
-        "jobs": connections.ask("HLEN", f"{{{connections.address.prefix}}}:ids"),
+        "jobs": connections.command("HLEN", f"{{{connections.address.prefix}}}:ids"),
         "role": info.get("role", "unknown"),
         "size": int(info.get("used_memory", 0)),
         "size_limit": int(info.get("maxmemory", 0)),
@@ -55,12 +55,12 @@ def facts(connections: RedisConnections) -> dict[str, str | int]:
 
 
 def size(connections: RedisConnections) -> int:
-    """The server's used memory in bytes; 0 where this user may not ask."""
+    """The server's used memory in bytes; 0 where this user may not read it."""
     return int(_info(connections, "memory").get("used_memory", 0))
 
 
 def clients(connections: RedisConnections) -> int | None:
-    """The number of connections to the server; None where this user may not ask."""
+    """The number of connections to the server; None where this user may not read it."""
     text = _info(connections, "clients").get("connected_clients")
     return None if text is None else int(text)
 
@@ -149,9 +149,9 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
 
 
 def _info(connections: RedisConnections, section: str) -> dict[str, str]:
-    """The answer of INFO; empty where this user may not ask."""
+    """The answer of INFO; empty where this user may not read it."""
     try:
-        text = connections.ask("INFO", section).decode()
+        text = connections.command("INFO", section).decode()
     except ConfigError:
         return {}
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
@@ -160,7 +160,7 @@ def _info(connections: RedisConnections, section: str) -> dict[str, str]:
 def _setting(connections: RedisConnections, name: str) -> str | None:
     """A setting of the server; None where the server refuses, as managed ones do."""
     try:
-        answer = connections.ask("CONFIG", "GET", name)
+        answer = connections.command("CONFIG", "GET", name)
     except Exception:  # not allowed, or renamed: each server has its own error
         return None
     return answer[1].decode() if len(answer) == 2 else None

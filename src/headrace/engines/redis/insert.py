@@ -13,7 +13,7 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import Script, load
-from headrace.engines.shared.decisions import closed_by, queue_full
+from headrace.engines.shared.decisions import closed_error, queue_full
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ _insert, _insert_unique, _insert_graph = load("jobs/insert"), load("jobs/insert_
 _AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
 
 
-def insert(connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
+def insert(
+    connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, record_events: bool
+) -> list[bool]:
     """Insert the jobs whose id is free; for each whether it was."""
-    taken = _run(connections, _insert, jobs, whole, now, int(tells))
+    taken = _run(connections, _insert, jobs, whole, now, int(record_events))
     fresh = [True] * len(jobs)
     for position in taken:
         fresh[position - 1] = False
@@ -51,8 +53,8 @@ def insert_graph(
 ) -> None:
     """Insert jobs with their dependencies and their flow."""
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
-    named = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
-    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *named)
+    flow_args = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
+    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *flow_args)
     if answer := connections.run(_insert_graph, *args, repeat=args):
         raise_refusal(*answer)
 
@@ -73,24 +75,24 @@ def unless_closed(answer: Any) -> Any:
     """The answer, unless it is a store status: that is in a list of its own, since an id may be any text."""
     if isinstance(answer, list) and answer and isinstance(answer[0], list):
         kind, other = answer[0]
-        raise closed_by(StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), 0))
+        raise closed_error(StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), 0))
     return answer
 
 
-def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
+def raise_refusal(kind: bytes, subject: bytes, *details: Any) -> None:
     """Raise the refusal that a script returned instead of its answer."""
-    if why == b"moved":
-        raise StoreMoved(what.decode())
-    if why == b"duplicate":
-        raise DuplicateJob(what.decode())
-    if why == b"full":
-        raise queue_full(what.decode(), *figures[:3])
-    if why == b"unknown":
+    if kind == b"moved":
+        raise StoreMoved(subject.decode())
+    if kind == b"duplicate":
+        raise DuplicateJob(subject.decode())
+    if kind == b"full":
+        raise queue_full(subject.decode(), *details[:3])
+    if kind == b"unknown":
         raise InvalidJob(
-            f"a dependency names job {what.decode()!r}, which does not exist; it may be archived, or deleted"
+            f"a dependency names job {subject.decode()!r}, which does not exist; it may be archived, or deleted"
         )
-    if why == b"ended":
-        raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")
-    if why == b"circle":
-        path = " -> ".join(name.decode() for name in (what, *figures))
+    if kind == b"ended":
+        raise InvalidJob(f"job {subject.decode()!r} is {details[0].decode()} already; it can't wait for another one")
+    if kind == b"cycle":
+        path = " -> ".join(name.decode() for name in (subject, *details))
         raise InvalidJob(f"these jobs would wait for each other: {path}")

@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
-_integrity_counts, _index_page, _own_page = (
+_integrity_counts, _index_page, _job_keys_page = (
     load("maintenance/integrity_counts"),
     load("maintenance/check_index"),
     load("maintenance/check_job_keys"),
 )
-_flows_page, _places_page, _cap = (
+_flows_page, _places_page, _trim_history = (
     load("maintenance/check_flows"),
     load("maintenance/check_job_places"),
     load("maintenance/trim_history"),
 )
 _storage_page = load("maintenance/list_keys")
 
-_LOOKS = 1000
+_SCAN_SIZE = 1000
 _ENTRIES_PER_PAGE = 300
-_JOBS_LOOKED_AT = 100  # whole records, each of which may be large
-_ENTRIES_LOOKED_AT = 2000
+_JOB_PAGE_SIZE = 100  # whole records, each of which may be large
+_ENTRY_SCAN_SIZE = 2000
 _KEYS_MEASURED = 100
 _PAGES_INSPECTED = 1000  # about a second; a larger store is inspected in part, but repaired as a whole
 _EVERYTHING = 1 << 40
 
-_OWN = {
+_JOB_KEYS = {
     "history": "history",
     "logs": "logs",
     "steps": "steps",
@@ -100,28 +100,28 @@ class RedisMaintenance:
         self._engine.prepare()
         at = self._engine.at(now)
         *counts, ids, jobs, payloads, states = connections.run(
-            _integrity_counts, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS)
+            _integrity_counts, at - LATE, _SCAN_SIZE, repeat=(at - LATE, _SCAN_SIZE)
         )
-        whole = ids == jobs == payloads == states
-        walk = _KeyScan(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
-        orphans = walk.orphans(_EVERYTHING)
-        lost, damaged = walk.places(_EVERYTHING)
-        orphans["times"] = len(self._lost_times(_LOOKS))
+        is_consistent = ids == jobs == payloads == states
+        scan = _KeyScan(self._engine, at, _PAGES_INSPECTED if is_consistent else _EVERYTHING)
+        orphans = scan.orphans(_EVERYTHING)
+        lost, damaged = scan.places(_EVERYTHING)
+        orphans["times"] = len(self._lost_times(_SCAN_SIZE))
         strays, unreaped, overdue, forlorn = counts
         workers = self._engine.queries.workers()
         integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
         if self._engine.transfer.store_status() is None:
             integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "payloads": payloads, "states": states}
-        return [*found, *_of_losses(sizes, lost), *findings_of(integrity_counts, at)]
+        return [*found, *_loss_findings(sizes, lost), *findings_of(integrity_counts, at)]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()
         at = self._engine.at(now)
-        walk = _KeyScan(self._engine, at, _EVERYTHING, frozenset(codes))
+        scan = _KeyScan(self._engine, at, _EVERYTHING, frozenset(codes))
         done: dict[str, int] = {}
         if "unindexed" in codes:
-            done["unindexed"] = walk.places(limit)[0]
+            done["unindexed"] = scan.places(limit)[0]
         if "damaged_records" in codes:
             _, damaged = _KeyScan(self._engine, at, _EVERYTHING).places(_EVERYTHING)
             done["damaged_records"] = self._engine.damaged.fail(damaged[:limit], at)
@@ -129,37 +129,39 @@ class RedisMaintenance:
             done["orphan_times"] = self._drop_lost_times(limit)
         wanted = {code for code in codes if code.startswith("orphan_")} - {"orphan_times"}
         if wanted:
-            found = walk.orphans(limit)
+            found = scan.orphans(limit)
             done |= {code: found.get(code.removeprefix("orphan_"), 0) for code in wanted}
         if "silent_workers" in codes:
-            done["silent_workers"] = self._forget_workers(at)
+            done["silent_workers"] = self._remove_workers(at)
         return done
 
     def _lost_times(self, limit: int) -> list[bytes]:
         """The earliest times to fire without a schedule, up to the limit."""
         tag = f"{{{self._engine.prefix}}}"
-        ids = self._engine.connections.ask("ZRANGE", f"{tag}:schedules_due", 0, -1)
-        known = set(self._engine.connections.ask("HKEYS", f"{tag}:schedules")) if ids else set()
+        ids = self._engine.connections.command("ZRANGE", f"{tag}:schedules_due", 0, -1)
+        known = set(self._engine.connections.command("HKEYS", f"{tag}:schedules")) if ids else set()
         return [schedule_id for schedule_id in ids if schedule_id not in known][:limit]
 
     def _drop_lost_times(self, limit: int) -> int:
         lost = self._lost_times(limit)
         return (
-            int(self._engine.connections.ask("ZREM", f"{{{self._engine.prefix}}}:schedules_due", *lost)) if lost else 0
+            int(self._engine.connections.command("ZREM", f"{{{self._engine.prefix}}}:schedules_due", *lost))
+            if lost
+            else 0
         )
 
-    def _forget_workers(self, now: int) -> int:
+    def _remove_workers(self, now: int) -> int:
         gone = [worker.id for worker in self._engine.queries.workers() if is_gone(worker, now)]
         for worker in gone:
             self._engine.unregister_worker(worker)
         return len(gone)
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         self._engine.prepare()
         first = min(KEPT_AT_START, most // 2)
-        how = (what, most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
+        limits = (what, most, first, (most - first) // 2, _ENTRY_SCAN_SIZE)
         reached, removed = self._engine.connections.run(
-            _cap, serialization.question(Filter(), (), ()), after, min(limit, _LOOKS), *how
+            _trim_history, serialization.encode_filter(Filter(), (), ()), after, min(limit, _SCAN_SIZE), *limits
         )
         return TrimResult(removed, reached or 0, reached is not None)
 
@@ -199,13 +201,13 @@ class RedisMaintenance:
     def optimize(self, *, full: bool = False) -> dict[str, int]:
         self._engine.prepare()
         before = int(self._engine.facts()["size"])
-        self.repair([f"orphan_{what}" for what in {*_OWN.values(), "flows", "index"}], _EVERYTHING)
+        self.repair([f"orphan_{what}" for what in {*_JOB_KEYS.values(), "flows", "index"}], _EVERYTHING)
         # Not every server allows these commands, and they are optional.
         with contextlib.suppress(HeadraceError):
-            self._engine.connections.ask("MEMORY", "PURGE")
+            self._engine.connections.command("MEMORY", "PURGE")
         if full:
             with contextlib.suppress(HeadraceError):
-                self._engine.connections.ask("BGREWRITEAOF")
+                self._engine.connections.command("BGREWRITEAOF")
         return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
 
     def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
@@ -214,19 +216,19 @@ class RedisMaintenance:
     # -- copies
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
-        carry(self._engine)
+        copy(self._engine)
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        carry()
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+        copy()
 
     def clear(self) -> None:
         self._engine.prepare()
         for keys in _keys(self._engine):
-            if going := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
-                self._engine.connections.ask("UNLINK", *going)
+            if deleted := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
+                self._engine.connections.command("UNLINK", *deleted)
 
 
 class _KeyScan:
@@ -242,38 +244,38 @@ class _KeyScan:
 
     def orphans(self, limit: int) -> dict[str, int]:
         """The number of entries without a job, by kind."""
-        found: Counter[str] = Counter(dict.fromkeys([*_OWN.values(), "flows", "index"], 0))
+        found: Counter[str] = Counter(dict.fromkeys([*_JOB_KEYS.values(), "flows", "index"], 0))
         for keys in _keys(self._engine):
-            self._look_at_own(keys, found)
+            self._check_job_keys(keys, found)
             for key in keys:
                 if _kind(self._engine.prefix, key) in _INDEXES:
-                    found["index"] += self._through(_index_page, (key,), "orphan_index", limit)
+                    found["index"] += self._check_entries(_index_page, (key,), "orphan_index", limit)
             if self._pages <= 0 or max(found.values()) >= limit:
                 break
-        found["flows"] += self._through(_flows_page, (), "orphan_flows", limit)
+        found["flows"] += self._check_entries(_flows_page, (), "orphan_flows", limit)
         return dict(found)
 
-    def _look_at_own(self, keys: list[bytes], found: Counter[str]) -> None:
-        for what in set(_OWN.values()):
+    def _check_job_keys(self, keys: list[bytes], found: Counter[str]) -> None:
+        for what in set(_JOB_KEYS.values()):
             args: list[Value] = [int(f"orphan_{what}" in self._repaired)]
             for key in keys:
                 kind, _, number = self._name(key).partition(":")
-                if _OWN.get(kind) == what:
+                if _JOB_KEYS.get(kind) == what:
                     args += [key, number, int(kind in ("parents", "children"))]
             if len(args) > 1:
                 self._pages -= 1
-                found[what] += sum(self._engine.connections.run(_own_page, *args, repeat=args))
+                found[what] += sum(self._engine.connections.run(_job_keys_page, *args, repeat=args))
 
-    def _through(self, script: Script, key: tuple[Value, ...], code: str, limit: int) -> int:
+    def _check_entries(self, script: Script, key: tuple[Value, ...], code: str, limit: int) -> int:
         """The number of orphaned entries in a sorted set, a page at a time."""
         first, lost = 0, 0
         while self._pages > 0 and lost < limit:
             self._pages -= 1
             args = (*key, first, _ENTRIES_PER_PAGE, int(code in self._repaired))
-            looked, fresh = self._engine.connections.run(script, *args, repeat=args)
+            scanned, fresh = self._engine.connections.run(script, *args, repeat=args)
             lost += fresh
-            first += looked - (fresh if code in self._repaired else 0)
-            if looked < _ENTRIES_PER_PAGE:
+            first += scanned - (fresh if code in self._repaired else 0)
+            if scanned < _ENTRIES_PER_PAGE:
                 break
         return lost
 
@@ -282,9 +284,9 @@ class _KeyScan:
         cursor, lost, damaged = b"0", 0, list[bytes]()
         while self._pages > 0 and lost < limit:
             self._pages -= 1
-            args = (cursor, _JOBS_LOOKED_AT, self._now, int("unindexed" in self._repaired))
-            cursor, fresh, bad = self._engine.connections.run(_places_page, *args, repeat=args)
-            lost, damaged = lost + fresh, damaged + bad
+            args = (cursor, _JOB_PAGE_SIZE, self._now, int("unindexed" in self._repaired))
+            cursor, fresh, damaged_page = self._engine.connections.run(_places_page, *args, repeat=args)
+            lost, damaged = lost + fresh, damaged + damaged_page
             if cursor == b"0":
                 break
         return lost, damaged
@@ -306,14 +308,16 @@ def _keys(engine: RedisMaintenanceHost, pattern: str = "*") -> Iterator[list[byt
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)
     while True:
-        cursor, keys = engine.connections.ask("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
+        cursor, keys = engine.connections.command(
+            "SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _SCAN_SIZE
+        )
         if keys:
             yield keys
         if cursor == b"0":
             return
 
 
-def _of_losses(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
+def _loss_findings(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
         yield Finding(

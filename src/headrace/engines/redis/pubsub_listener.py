@@ -31,7 +31,7 @@ class SubscribedConnection:
             self._connection.send_packed_command(self._connection.pack_command("SUBSCRIBE", channel))
             self._connection.read_response()
         except BaseException:
-            self.hang_up()
+            self.disconnect()
             raise
 
     def fileno(self) -> int:
@@ -46,5 +46,5 @@ class SubscribedConnection:
                 if not message.startswith(own):
                     yield message.split(" ", 1)[1] if message.startswith("!") else message
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self._connection.disconnect()

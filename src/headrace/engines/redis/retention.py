@@ -20,7 +20,7 @@ from headrace.engines.shared.operation_timing import timed_part
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_finished, _export_jobs, _clear = (
+_list_finished, _export_jobs, _delete_finished = (
     load("retention/list_finished"),
     load("transfer/export_jobs_by_id"),
     load("retention/delete_finished"),
@@ -50,9 +50,9 @@ class RedisRetentionStore:
             return []
         place = ("", "") if after is None else (after.finished_at, f"{after.seq:012d}")
         args = (queue, state.value, before, limit, "down" if newest else "up", *place)
-        return serialization.finished.decode_all(self._database.connections.run(_finished, *args, repeat=args))
+        return serialization.finished.decode_all(self._database.connections.run(_list_finished, *args, repeat=args))
 
-    def pack(self, ids: Sequence[str]) -> list[JobExport]:
+    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
         self._database.prepare()
         known = [job_id for job_id in dict.fromkeys(ids) if serialization.encodable(job_id)]
         if not known:
@@ -61,24 +61,24 @@ class RedisRetentionStore:
             self._database.connections.run(_export_jobs, *known, repeat=known), self._database.damaged.names
         )
 
-    def clear(self, leases: Sequence[Lease]) -> list[str]:
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
         self._database.prepare()
         if not leases:
             return []
         names, versions = [lease.id for lease in leases], [lease.version for lease in leases]
         now = self._database.at(None)
         removed = self._database.connections.run(
-            _clear, serialization.encode(names), serialization.encode(versions), now
+            _delete_finished, serialization.encode(names), serialization.encode(versions), now
         )
         return [names[place - 1] for place in removed]
 
     def last(self) -> RetentionRun | None:
         self._database.prepare()
-        text = self._database.connections.ask("GET", f"{{{self._database.prefix}}}:last_retention")
+        text = self._database.connections.command("GET", f"{{{self._database.prefix}}}:last_retention")
         return read(_retention_run.decode, text) if text else None
 
     def record(self, retention_run: RetentionRun) -> None:
         self._database.prepare()
-        self._database.connections.ask(
+        self._database.connections.command(
             "SET", f"{{{self._database.prefix}}}:last_retention", msgspec.json.encode(retention_run)
         )

@@ -37,24 +37,24 @@ class RedisScheduleStore:
 
     def all(self) -> list[ScheduleRow]:
         self._database.prepare()
-        known = self._database.connections.ask("HGETALL", self._key("schedules"))
+        known = self._database.connections.command("HGETALL", self._key("schedules"))
         rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
         return sorted(rows, key=lambda row: row.id)
 
     def count(self) -> int:
         self._database.prepare()
-        return int(self._database.connections.ask("HLEN", self._key("schedules")))
+        return int(self._database.connections.command("HLEN", self._key("schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
         self._database.prepare()
         if not serialization.encodable(schedule_id):
             return None
-        found = self._database.connections.ask("HGET", self._key("schedules"), schedule_id)
+        found = self._database.connections.command("HGET", self._key("schedules"), schedule_id)
         return None if found is None else _schedule(schedule_id.encode(), found)
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         self._database.prepare()
-        stored = (row.id, "", _due_at(row), serialization.encode(row)) if new else _one_version_on(row)
+        stored = (row.id, "", _due_at(row), serialization.encode(row)) if new else _next_version(row)
         return bool(self._database.connections.run(_put, 0, *stored, repeat=(1, *stored)))
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
@@ -73,14 +73,14 @@ class RedisScheduleStore:
         for schedule_id, found in zip(*self._database.connections.run(_due, *args, repeat=args), strict=True):
             row = None if found is None else read(serialization.schedule.decode, found)
             if row is None:  # it is gone, or damaged, and will not fire
-                self._database.connections.ask("ZREM", self._key("schedules_due"), schedule_id)
+                self._database.connections.command("ZREM", self._key("schedules_due"), schedule_id)
             else:
                 due.append(row)
         return due
 
     def next_due(self) -> int | None:
         self._database.prepare()
-        first = self._database.connections.ask("ZRANGE", self._key("schedules_due"), 0, 0, "WITHSCORES")
+        first = self._database.connections.command("ZRANGE", self._key("schedules_due"), 0, 0, "WITHSCORES")
         return int(float(first[1])) if first else None
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
@@ -98,7 +98,7 @@ class RedisScheduleStore:
     def record(self, occurrences: Sequence[Occurrence]) -> None:
         self._database.prepare()
         for occurrence in occurrences:
-            self._database.connections.ask(
+            self._database.connections.command(
                 "LPUSH", self._key(f"occurrences:{occurrence.schedule}"), serialization.encode(occurrence)
             )
 
@@ -106,7 +106,7 @@ class RedisScheduleStore:
         self._database.prepare()
         if limit <= 0 or not serialization.encodable(schedule_id):
             return []
-        found = self._database.connections.ask("LRANGE", self._key(f"occurrences:{schedule_id}"), 0, limit - 1)
+        found = self._database.connections.command("LRANGE", self._key(f"occurrences:{schedule_id}"), 0, limit - 1)
         return [serialization.occurrence.decode(entry) for entry in found]
 
     def _key(self, name: str) -> str:
@@ -122,7 +122,7 @@ def _due_at(row: ScheduleRow) -> int | str:
     return "" if row.due_at is None or row.paused else row.due_at
 
 
-def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
+def _next_version(row: ScheduleRow) -> tuple[Value, ...]:
     return row.id, row.version, _due_at(row), serialization.encode(structs.replace(row, version=row.version + 1))
 
 
@@ -132,4 +132,4 @@ def _args_of(firing: ScheduleFire) -> list[Value]:
     batch = page(fired(firing.row, firing.occurrences))
     events = (batch.text, batch.size, batch.at) if firing.occurrences else ("", 0, 0)
     occurrences = map(serialization.encode, firing.occurrences)
-    return [*_one_version_on(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]
+    return [*_next_version(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]

@@ -18,7 +18,7 @@ _open = load("maintenance/open_store")
 
 def version_of(connections: RedisConnections) -> int:
     """The version of the store, 0 if it is empty."""
-    return int(connections.ask("GET", f"{{{connections.address.prefix}}}:version") or 0)
+    return int(connections.command("GET", f"{{{connections.address.prefix}}}:version") or 0)
 
 
 def open_store(connections: RedisConnections, where: str) -> tuple[int, str]:

@@ -85,7 +85,7 @@ _PARTS = {
 _IF_NEEDED = {
     "limited_claim": (
         ("lane_heads", "claim_order", "lane_rotation", "rate_buckets", "limits", "task_lanes"),
-        "limit > 0 and ARGV[14] == '1' or asks_care()",
+        "limit > 0 and ARGV[14] == '1' or needs_limited_claim()",
     ),
     "settle_dependencies": (
         ("dead_letters", "dependencies", "insert_spawned"),

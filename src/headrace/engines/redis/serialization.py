@@ -34,17 +34,17 @@ from headrace.errors import PayloadTooLarge
 V = TypeVar("V")
 Names = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]  # the ids of jobs by their numbers
 encode = msgspec.msgpack.Encoder().encode
-_LARGEST = 500 * 2**20  # Redis accepts no text above 512 MB
+_MAX_BATCH_BYTES = 500 * 2**20  # Redis accepts no text above 512 MB
 queue_counts = Salvage(QueueCount)
 history_row, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
-worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
+worker, _dead_letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
 reaped, finished = Salvage(ReapedJob), Salvage(FinishedJob)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
-_terms = msgspec.json.Decoder(StoredPolicy)
+_policy = msgspec.json.Decoder(StoredPolicy)
 
 
 class _StoredJob(Struct, array_like=True, gc=False):
-    """A whole job in a script's answer: its number, its record, its body, the end of its lease, its flow."""
+    """A whole job in a script's answer: its number, its record, its payload record, the end of its lease, its flow."""
 
     seq: str
     state: State
@@ -113,7 +113,7 @@ _record, _records = msgspec.msgpack.Decoder(Record), msgspec.msgpack.Decoder(lis
 _HEAD = b"\xdc\x00\x16"  # the head of an array of 22 values, which a stored record lacks
 
 
-def standings(count: int, joined: bytes) -> list[Record] | None:
+def records(count: int, joined: bytes) -> list[Record] | None:
     """The jobs of these joined records, each but the first after its head; None if any of them is damaged."""
     try:
         return _records.decode(b"\xdd" + count.to_bytes(4, "big") + (_HEAD if count else b"") + joined)
@@ -121,42 +121,42 @@ def standings(count: int, joined: bytes) -> list[Record] | None:
         return None
 
 
-def standing(kept: bytes | None) -> Record | None:
+def record(stored: bytes | None) -> Record | None:
     """The job of a record; None if it is deleted or damaged."""
     try:
-        return _record.decode(_HEAD + kept) if kept else None
+        return _record.decode(_HEAD + stored) if stored else None
     except DAMAGE:
         return None
 
 
 _POLICIES = {policy[0].encode(): policy for policy in POLICIES}
 _values = msgspec.msgpack.Decoder(list[Any])
-_all_kept = msgspec.msgpack.Decoder(list[_StoredJob])
+_stored_jobs = msgspec.msgpack.Decoder(list[_StoredJob])
 _salvage = Salvage(_StoredJob)
-_OF_RECORD = 23  # values of a stored job: its number and its record
+_RECORD_SIZE = 23  # values of a stored job: its number and its record
 _CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text contains these bytes
-_in_order_of_a_row = itemgetter(*map(_StoredJob.__struct_fields__.index, JobRow.__struct_fields__))
+_in_row_order = itemgetter(*map(_StoredJob.__struct_fields__.index, JobRow.__struct_fields__))
 
 
 def job(answer: bytes, names: Names) -> JobRow:
     """One job of an answer; of a damaged one, what is left."""
     try:
-        kept = _values.decode(answer)
-        kept[0] = int(kept[0])
+        stored = _values.decode(answer)
+        stored[0] = int(stored[0])
         # By position: naming each field takes three times as long.
-        return msgspec.convert(_in_order_of_a_row(kept), JobRow)
+        return msgspec.convert(_in_row_order(stored), JobRow)
     except (*DAMAGE, IndexError, TypeError):
-        return _left_of(answer, names)
+        return _readable_job(answer, names)
 
 
-def _left_of(answer: bytes, names: Names) -> JobRow:
-    kept, whole = _salvage.salvage(answer)
-    fields = {name: getattr(kept, name) for name in JobRow.__struct_fields__}
-    fields["seq"] = int(kept.seq) if kept.seq.isdigit() else 0
-    if kept.state in FINAL and kept.finished_at is None:
+def _readable_job(answer: bytes, names: Names) -> JobRow:
+    stored, valid_count = _salvage.salvage(answer)
+    fields = {name: getattr(stored, name) for name in JobRow.__struct_fields__}
+    fields["seq"] = int(stored.seq) if stored.seq.isdigit() else 0
+    if stored.state in FINAL and stored.finished_at is None:
         fields["finished_at"] = 0
-    if _is_damaged(kept, whole):
-        member = kept.seq.encode()
+    if _is_damaged(stored, valid_count):
+        member = stored.seq.encode()
         fields["id"] = names([member]).get(member, member).decode("utf-8", "replace")
         fields["reason"] = CORRUPT_RECORD
     return JobRow(**fields)
@@ -172,20 +172,20 @@ def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
     They are sorted here and not in the script, for which all workers wait.
     """
     try:
-        return _as_claims(_all_kept.decode(answer)), []
+        return _as_claims(_stored_jobs.decode(answer)), []
     except DAMAGE:
         found = [_salvage.salvage(b"\xdc\x00\x1e\xac" + part) for part in _CLAIM.split(answer)[1:]]
-    damaged = [kept.seq.encode() for kept, whole in found if _is_damaged(kept, whole)]
-    return _as_claims([kept for kept, whole in found if not _is_damaged(kept, whole)]), damaged
+    damaged = [stored.seq.encode() for stored, valid_count in found if _is_damaged(stored, valid_count)]
+    return _as_claims([stored for stored, valid_count in found if not _is_damaged(stored, valid_count)]), damaged
 
 
-def _is_damaged(kept: _StoredJob, whole: int) -> bool:
+def _is_damaged(stored: _StoredJob, valid_count: int) -> bool:
     """Whether the record is damaged: values are missing, or a name is invalid, so that no script finds it."""
-    names = (kept.worker or "", kept.queue, kept.lane, kept.id, kept.task)
-    return whole < _OF_RECORD or any("\ufffd" in name for name in names)
+    names = (stored.worker or "", stored.queue, stored.lane, stored.id, stored.task)
+    return valid_count < _RECORD_SIZE or any("\ufffd" in name for name in names)
 
 
-def _as_claims(kept: Iterable[_StoredJob]) -> list[Claim]:
+def _as_claims(stored: Iterable[_StoredJob]) -> list[Claim]:
     return [
         Claim(
             k.id,
@@ -205,23 +205,23 @@ def _as_claims(kept: Iterable[_StoredJob]) -> list[Claim]:
             k.options,
             k.metadata,
         )
-        for k in kept
+        for k in stored
     ]
 
 
 def encode_batch(batch: Sequence[Struct]) -> bytes:
     """Many records at once. Too large a batch is refused here: Redis would close the connection without an error."""
     encoded = encode(batch)
-    if len(encoded) > _LARGEST:
+    if len(encoded) > _MAX_BATCH_BYTES:
         raise PayloadTooLarge(
             f"{len(batch)} records of {len(encoded) // 2**20} MB together: Redis takes at most 500 MB in one call",
             size=len(encoded),
-            limit=_LARGEST,
+            limit=_MAX_BATCH_BYTES,
         )
     return encoded
 
 
-def question(which: Filter, states: Collection[State], ids: Sequence[str], startable: bool = False) -> bytes:
+def encode_filter(which: Filter, states: Collection[State], ids: Sequence[str], startable: bool = False) -> bytes:
     """A filter for `search.lua`; if `startable`, without waiting jobs whose own run is over."""
     wanted = [State(state).value for state in states]
     texts = (which.queue, which.task, which.tag, which.worker, which.text)
@@ -232,22 +232,22 @@ def edges(answer: Sequence[Any]) -> list[Dependency]:
     """Dependencies sorted by submission of child and parent."""
     parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda edge: edge[:2])
     return [
-        Dependency(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
-        for _, _, child, parent, letter, blocks in parts
+        Dependency(text(parent), text(child), _POLICIES.get(policy_code, POLICIES[0]), bool(blocks))
+        for _, _, child, parent, policy_code, blocks in parts
     ]
 
 
 def dead_letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadLetterRow]:
     """The stored dead letters. A damaged one keeps the id by which it was found."""
-    found = [(text(each), _letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
+    found = [(text(each), _dead_letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
     return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
 
 
-def terms(stored: bytes) -> StoredPolicy:
-    return read_or(_terms.decode, stored, StoredPolicy())
+def policy(stored: bytes) -> StoredPolicy:
+    return read_or(_policy.decode, stored, StoredPolicy())
 
 
-def tallies(answer: Sequence[Any]) -> list[FlowSummary]:
+def flow_summaries(answer: Sequence[Any]) -> list[FlowSummary]:
     """Flows with the counts of their jobs by state; each id is the one by which the flow was found."""
     parts = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
     return [

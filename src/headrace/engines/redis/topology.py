@@ -62,20 +62,20 @@ def _options(address: RedisUrl) -> dict[str, Any]:
         "socket_connect_timeout": address.connect_timeout,
         "health_check_interval": 30,
         "protocol": 2,
-        "retry": Retry(NoBackoff(), 0),  # retries are decided elsewhere, in one place
+        "retry": Retry(NoBackoff(), 0),  # RedisConnections alone decides on retries
     }
 
 
-def _the_socket(address: RedisUrl, _: str) -> End:
+def _find_socket(address: RedisUrl, _: str) -> End:
     return {"path": address.path}
 
 
-def _the_server(address: RedisUrl, _: str) -> End:
+def _find_server(address: RedisUrl, _: str) -> End:
     host, port = address.hosts[0]
     return {"host": host, "port": port}
 
 
-def _the_master(address: RedisUrl, _: str) -> End:
+def _find_master(address: RedisUrl, _: str) -> End:
     options = _options(address) | {
         "db": 0,
         "username": address.sentinel_username,
@@ -83,16 +83,16 @@ def _the_master(address: RedisUrl, _: str) -> End:
         "socket_timeout": address.connect_timeout,
     }
     kind: Any = sentinel.Sentinel
-    watchers = kind(list(address.hosts), sentinel_kwargs=options | _tls(address))
+    sentinels = kind(list(address.hosts), sentinel_kwargs=options | _tls(address))
     try:
-        host, port = watchers.discover_master(address.service)
+        host, port = sentinels.discover_master(address.service)
         return {"host": str(host), "port": int(port)}
     finally:
-        for client in watchers.sentinels:
+        for client in sentinels.sentinels:
             client.close()
 
 
-def _the_node(address: RedisUrl, tag: str) -> End:
+def _find_node(address: RedisUrl, tag: str) -> End:
     """The node of our slot. All our keys are in one slot, so a cluster is one server to us."""
     options = {name: value for name, value in _options(address).items() if name != "db"}
     kind: Any = cluster.RedisCluster
@@ -111,8 +111,8 @@ def _tls(address: RedisUrl) -> dict[str, Any]:
 
 
 _FINDERS: dict[str, Callable[[RedisUrl, str], End]] = {
-    "socket": _the_socket,
-    "server": _the_server,
-    "sentinel": _the_master,
-    "cluster": _the_node,
+    "socket": _find_socket,
+    "server": _find_server,
+    "sentinel": _find_master,
+    "cluster": _find_node,
 }

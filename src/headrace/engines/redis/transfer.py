@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_post, _swap, _export_jobs, _import_jobs = (
+_set_status, _replace_status, _export_jobs, _import_jobs = (
     load("transfer/set_store_status"),
     load("transfer/replace_store_status"),
     load("transfer/export_jobs"),
@@ -41,35 +41,35 @@ class RedisTransfer:
     def store_status(self) -> StoreStatus | None:
         self._database.prepare()
         key = f"{{{self._database.prefix}}}:status"
-        kind, other, at = self._database.connections.ask("HMGET", key, "kind", "other", "at")
+        kind, other, at = self._database.connections.command("HMGET", key, "kind", "other", "at")
         if kind is None:
             return None
         return StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), int(at))
 
-    def post(self, store_status: StoreStatus | None) -> None:
+    def set_status(self, store_status: StoreStatus | None) -> None:
         self._database.prepare()
         fields = () if store_status is None else (store_status.kind, store_status.other, store_status.at)
-        self._database.connections.run(_post, *fields, repeat=fields)
+        self._database.connections.run(_set_status, *fields, repeat=fields)
 
-    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    def replace_status(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         self._database.prepare()
         both = [() if each is None else (each.kind, each.other, each.at) for each in (before, store_status)]
-        return bool(self._database.connections.run(_swap, *map(serialization.encode, both)))
+        return bool(self._database.connections.run(_replace_status, *map(serialization.encode, both)))
 
-    def pack(self, after: int, limit: int) -> list[JobExport]:
+    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         self._database.prepare()
-        args = (serialization.question(Filter(), (), ()), after, limit)
+        args = (serialization.encode_filter(Filter(), (), ()), after, limit)
         found = self._database.connections.run(_export_jobs, *args, repeat=args)
         return job_exports(found, self._database.damaged.names)
 
-    def unpack(self, packed: Sequence[JobExport], origin: str | None = None) -> int:
+    def import_jobs(self, exports: Sequence[JobExport], origin: str | None = None) -> int:
         self._database.prepare()
         args: list[Value] = [self._database.at(None), secrets.randbits(50), origin or ""]
-        for job_export in packed:
+        for job_export in exports:
             args.append(serialization.encode(job_export.job))
-            for filed in (job_export.history, job_export.logs, job_export.steps):
-                args += [len(filed), *map(serialization.encode, filed)]
-        return _unless_opened(unless_closed(self._database.connections.run(_import_jobs, *args))) if packed else 0
+            for records in (job_export.history, job_export.logs, job_export.steps):
+                args += [len(records), *map(serialization.encode, records)]
+        return _unless_finished(unless_closed(self._database.connections.run(_import_jobs, *args))) if exports else 0
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
         self._database.prepare()
@@ -81,13 +81,13 @@ class RedisTransfer:
         self._database.prepare()
         if not dead_letters:
             return 0
-        return _unless_opened(
+        return _unless_finished(
             self._database.connections.run(_import_dead_letters, origin or "", *map(serialization.encode, dead_letters))
         )
 
     def import_queues(self, queues: Sequence[QueueRow]) -> None:
         self._database.prepare()
-        args = [part for row in queues for part in (row.name, int(row.paused), _kept(row))]
+        args = [part for row in queues for part in (row.name, int(row.paused), _stored_queue(row))]
         if args:
             self._database.connections.run(_import_queues, *args, repeat=args)
 
@@ -117,12 +117,12 @@ def job_exports(answer: Any, names: serialization.Names) -> list[JobExport]:
     ]
 
 
-def _unless_opened(stored: int | None) -> int:
+def _unless_finished(stored: int | None) -> int:
     if stored is None:
         raise CopyFinished
     return stored
 
 
-def _kept(row: QueueRow) -> str:
+def _stored_queue(row: QueueRow) -> str:
     """The creation time of the queue and its rules, in their stored form."""
     return f"{row.created_at} {row.rules}" if row.rules else str(row.created_at)

@@ -42,7 +42,7 @@ class BorrowedPostgres(Protocol):
         """The connection to the server; it stays the same while a pool lends it out."""
         ...
 
-    def ask(self, sql: str, values: Mapping[str, Any]) -> Row: ...
+    def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row: ...
 
 
 class AsyncBorrowedSqlite(Protocol):
@@ -57,7 +57,7 @@ class AsyncBorrowedPostgres(Protocol):
     """The same, used by a coroutine."""
 
     async def open(self) -> Any: ...
-    async def ask(self, sql: str, values: Mapping[str, Any]) -> Row: ...
+    async def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row: ...
 
 
 class SqliteDriver:
@@ -110,7 +110,7 @@ class _Psycopg:
     def open(self) -> Any:
         return self._connection
 
-    def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
+    def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row:
         from psycopg import Cursor
         from psycopg.rows import tuple_row
 
@@ -128,7 +128,7 @@ class _AsyncPsycopg:
     async def open(self) -> Any:
         return self._connection
 
-    async def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
+    async def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row:
         from psycopg import AsyncCursor
         from psycopg.rows import tuple_row
 
@@ -166,7 +166,7 @@ class _SqlAlchemy:
     def open(self) -> Any:
         return self._connection().connection.dbapi_connection
 
-    def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
+    def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row:
         return self._connection().execute(_as_text(sql), values).fetchone()
 
 
@@ -189,7 +189,7 @@ class _AsyncSqlAlchemy:
     async def open(self) -> Any:
         return (await self._connection()).sync_connection.connection.dbapi_connection
 
-    async def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
+    async def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row:
         return (await (await self._connection()).execute(_as_text(sql), values)).fetchone()
 
 
@@ -214,7 +214,7 @@ class _Django:
         self._wrapper.ensure_connection()
         return self._wrapper.connection
 
-    def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
+    def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row:
         with self._wrapper.cursor() as cursor:
             cursor.execute(sql, values)
             return cursor.fetchone()
@@ -232,8 +232,8 @@ class _Blocking:
     async def open(self) -> Any:
         return self._borrowed.open()
 
-    async def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
-        return self._borrowed.ask(sql, values)
+    async def fetch_row(self, sql: str, values: Mapping[str, Any]) -> Row:
+        return self._borrowed.fetch_row(sql, values)
 
 
 @functools.cache
@@ -279,18 +279,18 @@ def async_borrowed_postgres(connection: Any, store: str) -> AsyncBorrowedPostgre
 
 
 def _blocking(connection: Any, database: str, store: str) -> Any:
-    borrowed = _of(database, connection, store)
+    borrowed = _borrowed_for(database, connection, store)
     if isinstance(borrowed, _AsyncPsycopg | _AsyncSqlAlchemy):
         raise InvalidJob(f"connection: {a_kind(connection)} is for coroutines; use `await task.aenqueue(...)` with it")
     return borrowed
 
 
 def _awaited(connection: Any, database: str, store: str) -> Any:
-    borrowed = _of(database, connection, store)
+    borrowed = _borrowed_for(database, connection, store)
     return borrowed if isinstance(borrowed, _AsyncPsycopg | _AsyncSqlAlchemy) else _Blocking(borrowed)
 
 
-def _of(database: str, connection: Any, store: str) -> Any:
+def _borrowed_for(database: str, connection: Any, store: str) -> Any:
     known = _recognized(connection)
     if known.database != database:
         raise InvalidJob(

@@ -17,8 +17,8 @@ from headrace.core.jobs.states import State
 
 T = TypeVar("T", bound=Struct)
 _lists = msgspec.json.Decoder(list[list[Any]])
-_filed = msgspec.json.Decoder(list[tuple[int, list[Any]]])
-_NOTHING = (None, 0, "", False, State.FAILED)  # replaces a lost value: the first of these with the right type
+_numbered_lists = msgspec.json.Decoder(list[tuple[int, list[Any]]])
+_EMPTY_VALUES = (None, 0, "", False, State.FAILED)  # replaces a lost value: the first of these with the right type
 
 
 @cache
@@ -27,7 +27,7 @@ def types_of(kind: type[Struct]) -> tuple[Any, ...]:
     return tuple(field.type for field in msgspec.structs.fields(kind))
 
 
-def whole_values(kind: type[Struct], values: Sequence[Any]) -> dict[int, Any]:
+def valid_values(kind: type[Struct], values: Sequence[Any]) -> dict[int, Any]:
     """Those of these values that have the right type, by position."""
     found = {}
     for place, (wanted, value) in enumerate(zip(types_of(kind), values, strict=False)):
@@ -38,14 +38,14 @@ def whole_values(kind: type[Struct], values: Sequence[Any]) -> dict[int, Any]:
     return found
 
 
-def made_of(kind: type[T], values: dict[int, Any]) -> T:
+def record_from(kind: type[T], values: dict[int, Any]) -> T:
     """The record with these values; missing ones are empty."""
-    whole = [values[place] if place in values else _empty(wanted) for place, wanted in enumerate(types_of(kind))]
-    return kind(**dict(zip(kind.__struct_fields__, whole, strict=True)))
+    complete = [values[place] if place in values else _empty(wanted) for place, wanted in enumerate(types_of(kind))]
+    return kind(**dict(zip(kind.__struct_fields__, complete, strict=True)))
 
 
 def _empty(wanted: Any) -> Any:
-    for value in (*_NOTHING, *get_args(wanted)):
+    for value in (*_EMPTY_VALUES, *get_args(wanted)):
         try:
             return msgspec.convert(value, wanted)
         except DAMAGE:
@@ -64,10 +64,10 @@ class Rows(Generic[T]):
         try:
             return self._decoder.decode(text)
         except DAMAGE:
-            return [made_of(self._kind, whole_values(self._kind, values)) for values in _lists.decode(text)]
+            return [record_from(self._kind, valid_values(self._kind, values)) for values in _lists.decode(text)]
 
 
-class FiledRows(Generic[T]):
+class NumberedRows(Generic[T]):
     """Decodes a list of records, each with the number of its job in front."""
 
     def __init__(self, kind: type[T]) -> None:
@@ -78,4 +78,7 @@ class FiledRows(Generic[T]):
         try:
             return self._decoder.decode(text)
         except DAMAGE:
-            return [(job, made_of(self._kind, whole_values(self._kind, values))) for job, values in _filed.decode(text)]
+            return [
+                (job, record_from(self._kind, valid_values(self._kind, values)))
+                for job, values in _numbered_lists.decode(text)
+            ]

@@ -10,7 +10,7 @@ from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueF
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store
 
 
-def signed(by: str | None) -> str:
+def actor_suffix(by: str | None) -> str:
     """The actor, as a suffix for what was done."""
     return f" (by {by})" if by else ""
 
@@ -31,10 +31,10 @@ def state_after(source: State, run_at: int | None, now: int) -> State:
     return State.RETRYING if source is State.RETRYING else State.SCHEDULED
 
 
-def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
+def queue_full(queue: str, limit: int, waiting: int, added: int) -> QueueFull:
     """The error for jobs that do not fit into their queue."""
     return QueueFull(
-        f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start more "
+        f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {added} more don't fit. Start more "
         f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)",
         queue=queue,
         limit=limit,
@@ -62,20 +62,20 @@ class CopyFinished(Exception):
     """The store no longer accepts jobs from this origin: the copy was completed or given up."""
 
 
-def closed_by(store_status: StoreStatus) -> HeadraceError:
+def closed_error(store_status: StoreStatus) -> HeadraceError:
     """The error for a manual change on a store that has moved or is still being filled."""
     if store_status.kind == "moved":
         return StoreMoved(store_status.other)
     return EngineUnavailable(f"this store is being filled from {store_status.other}; try again when that is through")
 
 
-def crash_loop_in_words(workers: list[str]) -> str:
+def crash_loop_message(workers: list[str]) -> str:
     """The dead letter's message for a job that lost these workers, one after the other. As in `reap.lua`."""
     return f"{len(workers)} times its worker died or let its lease run out: {', '.join(workers)}"
 
 
-def movable(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
-    """The states a move may start from: those asked for that are legal, in a steady order."""
+def movable_states(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
+    """The states a move may start from: the legal ones of the requested states, in a fixed order."""
     return tuple(sorted(state for state in (which.states or legal) if state in legal))
 
 

@@ -28,7 +28,7 @@ _SUFFIX = ".alive"
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _REF = struct.Struct("=q")
 # More than any worker holds: it prefetches at most 10,000 claims. Unwritten slots take no disk space.
-_PLACES = 65_536
+_SLOTS = 65_536
 
 
 class LivenessFile:
@@ -39,28 +39,28 @@ class LivenessFile:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         if locks is not None:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.ftruncate(self._fd, _PLACES * _REF.size)
-        self._begun = mmap.mmap(self._fd, _PLACES * _REF.size)
+        os.ftruncate(self._fd, _SLOTS * _REF.size)
+        self._begun = mmap.mmap(self._fd, _SLOTS * _REF.size)
         self._free: list[int] = []
-        self._fresh = iter(range(_PLACES))
+        self._unused = iter(range(_SLOTS))
 
     def begin(self, ref: int) -> int | None:
         # Many threads call this: each operation on shared state is atomic in the interpreter.
         try:
-            place = self._free.pop()
+            slot = self._free.pop()
         except IndexError:
-            place = next(self._fresh, -1)
-        if place < 0:
+            slot = next(self._unused, -1)
+        if slot < 0:
             return None
-        _REF.pack_into(self._begun, place * _REF.size, ref)
-        return place
+        _REF.pack_into(self._begun, slot * _REF.size, ref)
+        return slot
 
-    def ended(self, place: int, ref: int) -> None:
-        _REF.pack_into(self._begun, place * _REF.size, -ref)
+    def ended(self, slot: int, ref: int) -> None:
+        _REF.pack_into(self._begun, slot * _REF.size, -ref)
 
-    def settled(self, place: int) -> None:
-        _REF.pack_into(self._begun, place * _REF.size, 0)
-        self._free.append(place)
+    def settled(self, slot: int) -> None:
+        _REF.pack_into(self._begun, slot * _REF.size, 0)
+        self._free.append(slot)
 
     def sees_dead(self) -> bool:
         return bool(find_dead(self._path.parent))
@@ -101,8 +101,8 @@ def _begun_if_dead(path: Path) -> set[int] | None:
         data = os.read(fd, os.fstat(fd).st_size)
         if not data:
             return None  # it is just registering
-        whole = len(data) // _REF.size * _REF.size  # a damaged file must not stop the others from being read
-        return {ref for (ref,) in _REF.iter_unpack(data[:whole]) if ref}
+        length = len(data) // _REF.size * _REF.size  # a damaged file must not stop the others from being read
+        return {ref for (ref,) in _REF.iter_unpack(data[:length]) if ref}
     except BlockingIOError:
         return None
     finally:
@@ -112,7 +112,7 @@ def _begun_if_dead(path: Path) -> set[int] | None:
 def find_dead(folder: Path) -> dict[str, set[int]]:
     """The workers that died without unregistering, with the claims they had begun; negative: those that had ended."""
     dead: dict[str, set[int]] = {}
-    for name in _signs_of_life(folder) if locks is not None else ():
+    for name in _liveness_files(folder) if locks is not None else ():
         with contextlib.suppress(OSError):
             begun = _begun_if_dead(folder / name)
             if begun is not None:
@@ -120,7 +120,7 @@ def find_dead(folder: Path) -> dict[str, set[int]]:
     return dead
 
 
-def _signs_of_life(folder: Path) -> list[str]:
+def _liveness_files(folder: Path) -> list[str]:
     try:
         return [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]
     except FileNotFoundError:  # the folder was removed: the lease alone decides

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 log = logging.getLogger("headrace.store")
 K = TypeVar("K")
-_OF_ENGINES = (
+_ENGINE_OPERATIONS = (
     "insert",
     "insert_unique",
     "insert_graph",
@@ -26,7 +26,7 @@ _OF_ENGINES = (
 
 def timed_engine(kind: type[K]) -> type[K]:
     """An engine whose own operations are timed."""
-    return _timed(kind, "", _OF_ENGINES)
+    return _timed(kind, "", _ENGINE_OPERATIONS)
 
 
 def timed_part(kind: type[K]) -> type[K]:
@@ -44,18 +44,18 @@ def _timed(kind: type[K], prefix: str, names: Any) -> type[K]:
 
 def _timed_call(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if not log.isEnabledFor(logging.DEBUG):
-            return function(*args, **named)
-        began, trouble = time.perf_counter(), ""
+            return function(*args, **kwargs)
+        began, failure = time.perf_counter(), ""
         try:
-            return function(*args, **named)
+            return function(*args, **kwargs)
         except BaseException as error:
-            trouble = f", and raised {type(error).__name__}"
+            failure = f", and raised {type(error).__name__}"
             raise
         finally:
-            took = round(1000 * (time.perf_counter() - began), 3)
-            about = {"event": "store.operation", "operation": operation, "ms": took}
-            log.debug("%s took %.3f ms%s", operation, took, trouble, extra=about)
+            elapsed = round(1000 * (time.perf_counter() - began), 3)
+            fields = {"event": "store.operation", "operation": operation, "ms": elapsed}
+            log.debug("%s took %.3f ms%s", operation, elapsed, failure, extra=fields)
 
     return call

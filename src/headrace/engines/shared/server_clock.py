@@ -24,10 +24,10 @@ def _elapsed() -> float:
 class ServerClock:
     """Milliseconds of the store's time; of this machine until the store was reached for the first time."""
 
-    def __init__(self, ask: Callable[[], int]) -> None:
-        self.ask = ask
+    def __init__(self, read_time: Callable[[], int]) -> None:
+        self.read_time = read_time
         self._ahead_of_counter: float | None = None
-        self._asked = self._tried = -_TRUSTED_FOR
+        self._read_at = self._tried = -_TRUSTED_FOR
 
     def now(self) -> int:
         if self._ahead_of_counter is None:
@@ -40,14 +40,14 @@ class ServerClock:
         if _elapsed() - self._tried >= _TRUSTED_FOR:
             self._tried = _elapsed()
             with contextlib.suppress(EngineUnavailable):
-                self.keep_right()
+                self.refresh()
 
-    def keep_right(self) -> None:
+    def refresh(self) -> None:
         """Ask the server for its time if the last answer is too old."""
         before = _elapsed()
-        if before - self._asked < _TRUSTED_FOR:
+        if before - self._read_at < _TRUSTED_FOR:
             return
-        answer = self.ask()
+        answer = self.read_time()
         after = _elapsed()
         # The server read its clock somewhere in between. Nothing may run early, so late is the safe side. A slow answer
         # is imprecise: it changes the known offset only as far as that must be wrong.
@@ -56,4 +56,4 @@ class ServerClock:
         # The answer is in whole milliseconds: up to one more may have passed.
         if known is None or not least <= known < most + 1:
             known = least if known is None or known < least else most
-        self._ahead_of_counter, self._asked = known, after
+        self._ahead_of_counter, self._read_at = known, after

@@ -61,11 +61,11 @@ def _columns_of(alias: str, record: type[msgspec.Struct], body: str, extract: Ex
     place = {name: index for index, name in enumerate(record.__struct_fields__)}
     kinds = record.__annotations__
 
-    def take_out(match: re.Match[str]) -> str:
+    def extract_field(match: re.Match[str]) -> str:
         name = match[1]
         return extract(alias, place[name], str(kinds[name])) if name in place else match[0]
 
-    return re.sub(rf"\b{alias}\.(\w+)\b", take_out, body)
+    return re.sub(rf"\b{alias}\.(\w+)\b", extract_field, body)
 
 
 def load_statements(

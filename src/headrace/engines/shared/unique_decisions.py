@@ -26,18 +26,18 @@ class ExistingJob(Struct, frozen=True, array_like=True):
 class JobReplacement(Struct, frozen=True):
     """A change of an existing job: to all of the new one, or of its time only."""
 
-    standing: ExistingJob
+    existing: ExistingJob
     job: NewJob
-    whole: bool
+    replaces_all: bool
 
     @property
     def moves(self) -> bool:
-        return self.whole and self.job.queue != self.standing.queue
+        return self.replaces_all and self.job.queue != self.existing.queue
 
     def target(self, now: int) -> State:
-        if self.whole and self.standing.state is not State.WAITING:
+        if self.replaces_all and self.existing.state is not State.WAITING:
             return self.job.state
-        return state_after(self.standing.state, self.job.run_at, now)
+        return state_after(self.existing.state, self.job.run_at, now)
 
 
 class UniqueDecision(Struct):
@@ -47,19 +47,19 @@ class UniqueDecision(Struct):
     a job that an earlier candidate inserted: that must be written first, so that each change is recorded.
     """
 
-    verdicts: list[UniqueResult]
+    results: list[UniqueResult]
     inserts: dict[int, NewJob]  # by position of the candidate
     changes: dict[int, JobReplacement]  # likewise
 
 
-def meets(standing: ExistingJob, condition: UniqueCondition) -> bool:
+def meets(existing: ExistingJob, condition: UniqueCondition) -> bool:
     """Whether the condition holds for a job."""
-    if standing.state not in condition.states:
+    if existing.state not in condition.states:
         return False
-    if condition.created_since is not None and standing.created_at < condition.created_since:
+    if condition.created_since is not None and existing.created_at < condition.created_since:
         return False
     since = condition.finished_since
-    return since is None or (standing.finished_at is not None and standing.finished_at >= since)
+    return since is None or (existing.finished_at is not None and existing.finished_at >= since)
 
 
 def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[int, ExistingJob]) -> UniqueDecision:
@@ -70,27 +70,27 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
     changed: set[str | None] = set()
     for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
         sibling = _sibling(newest.get(job.unique_key or "", {}), rule)
-        standing = found.get(place)
+        existing = found.get(place)
         if rule is not None and job.unique_key in changed:
             break
         if job.id in ids:
-            decision.verdicts.append(UniqueResult("taken", job.id))
+            decision.results.append(UniqueResult("taken", job.id))
         elif rule is not None and sibling is not None:
             if rule.amends:
                 break
-            decision.verdicts.append(UniqueResult("existing" if rule.act == "keep" else "refused", sibling.id))
-        elif rule is not None and standing is not None:
-            decision.verdicts.append(_against(decision, place, standing, job, rule))
+            decision.results.append(UniqueResult("existing" if rule.act == "keep" else "refused", sibling.id))
+        elif rule is not None and existing is not None:
+            decision.results.append(_resolve(decision, place, existing, job, rule))
             if place in decision.changes:
                 changed.add(job.unique_key)
         else:
             decision.inserts[place] = job
             ids.add(job.id)
-            decision.verdicts.append(UniqueResult("new", job.id))
+            decision.results.append(UniqueResult("new", job.id))
             if job.unique_key is not None:
-                of_key = newest.setdefault(job.unique_key, {})
-                of_key.pop(job.state, None)
-                of_key[job.state] = job
+                by_state = newest.setdefault(job.unique_key, {})
+                by_state.pop(job.state, None)
+                by_state[job.state] = job
     return decision
 
 
@@ -98,24 +98,24 @@ def _sibling(newest: dict[State, NewJob], rule: UniqueRule | None) -> NewJob | N
     """The newest of these that the rule applies to."""
     if rule is None:
         return None
-    return next((job for job in reversed(newest.values()) if _holds(rule, _as_standing(job))), None)
+    return next((job for job in reversed(newest.values()) if _applies(rule, _as_existing(job))), None)
 
 
-def _holds(rule: UniqueRule, standing: ExistingJob) -> bool:
-    return any(meets(standing, condition) for condition in rule.conditions)
+def _applies(rule: UniqueRule, existing: ExistingJob) -> bool:
+    return any(meets(existing, condition) for condition in rule.conditions)
 
 
-def _as_standing(job: NewJob) -> ExistingJob:
+def _as_existing(job: NewJob) -> ExistingJob:
     return ExistingJob(0, job.id, job.state, job.created_at, None, job.queue)
 
 
-def _against(
-    decision: UniqueDecision, place: int, standing: ExistingJob, job: NewJob, rule: UniqueRule
+def _resolve(
+    decision: UniqueDecision, place: int, existing: ExistingJob, job: NewJob, rule: UniqueRule
 ) -> UniqueResult:
     if rule.act == "refuse":
-        return UniqueResult("refused", standing.id)
+        return UniqueResult("refused", existing.id)
     # A waiting job whose own run is over has started, too.
-    if rule.act == "keep" or standing.state not in NOT_STARTED or standing.finished_at is not None:
-        return UniqueResult("existing", standing.id)
-    decision.changes[place] = JobReplacement(standing, job, whole=rule.act == "replace")
-    return UniqueResult("replaced" if rule.act == "replace" else "rescheduled", standing.id)
+    if rule.act == "keep" or existing.state not in NOT_STARTED or existing.finished_at is not None:
+        return UniqueResult("existing", existing.id)
+    decision.changes[place] = JobReplacement(existing, job, replaces_all=rule.act == "replace")
+    return UniqueResult("replaced" if rule.act == "replace" else "rescheduled", existing.id)

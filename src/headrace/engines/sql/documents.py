@@ -29,7 +29,7 @@ class SqlDocumentStore:
 
     def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
         values = {"kind": kind, "keys": as_json(keys)}
-        return _documents.decode(self._database.read(lambda tx: tx.ask("documents", **values))) if keys else []
+        return _documents.decode(self._database.read(lambda tx: tx.fetch("documents", **values))) if keys else []
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
@@ -38,7 +38,7 @@ class SqlDocumentStore:
         values: dict[str, Any] = {"kind": kind, "first": first, "limit": limit}
         if last is not None:
             values["last"] = last
-        return _documents.decode(self._database.read(lambda tx: tx.ask(statement, **values)))
+        return _documents.decode(self._database.read(lambda tx: tx.fetch(statement, **values)))
 
     def put(self, documents: Sequence[Document]) -> bool:
         new = _in_order(document for document in documents if not document.version)
@@ -58,17 +58,17 @@ class SqlDocumentStore:
         return self._database.write(lambda tx: tx.run("drop_documents", kind=kind, before=before, limit=limit))
 
     def kinds(self, prefix: str = "") -> list[str]:
-        found = _names.decode(self._database.read(lambda tx: tx.ask("kinds_of_documents")))
+        found = _names.decode(self._database.read(lambda tx: tx.fetch("kinds_of_documents")))
         return [kind for kind in found if kind.startswith(prefix)]
 
     def _all_or_none(self, act: Callable[[Transaction], int], expected: int) -> bool:
-        def whole(tx: Transaction) -> None:
+        def check_all(tx: Transaction) -> None:
             if act(tx) != expected:
                 raise _Outdated
 
         try:
             if expected:
-                self._database.write(whole)
+                self._database.write(check_all)
         except _Outdated:
             return False
         return True

@@ -26,26 +26,26 @@ class SqlEventStore:
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         inside = int(place is not None)
-        rows = self._database.read(lambda tx: tx.ask("read_events", after=cursor, inside=inside, limit=limit))
+        rows = self._database.read(lambda tx: tx.fetch("read_events", after=cursor, inside=inside, limit=limit))
         return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(rows)]
 
     def last(self) -> str:
-        return str(self._database.read(lambda tx: tx.ask("last_event")))
+        return str(self._database.read(lambda tx: tx.fetch("last_event")))
 
-    def tell(self, groups: Sequence[EventGroup]) -> None:
+    def append(self, groups: Sequence[EventGroup]) -> None:
         if groups:
-            self._database.write(lambda tx: tell(tx, page(groups)))
+            self._database.write(lambda tx: append_events(tx, page(groups)))
 
     def trim(self, before: int, most: int, limit: int) -> int:
         return self._database.write(lambda tx: tx.run("trim_events", before=before, most=most, limit=limit))
 
 
-def tell(tx: Transaction, batch: EventBatch) -> None:
+def append_events(tx: Transaction, batch: EventBatch) -> None:
     """Append this page in the transaction."""
     tx.run("append_events", page=batch.text, size=batch.size, at=batch.at)
 
 
-def tell_moved(tx: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
+def append_move_events(tx: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
     """Append the events of a move that has happened to these jobs, or is about to."""
     tx.run("append_move_events", type=type, seqs=as_json(seqs), now=now)
 

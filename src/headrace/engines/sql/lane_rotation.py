@@ -1,4 +1,4 @@
-"""Whose turn it is among the lanes of a queue, across the claims of a process."""
+"""The next lane of a queue to serve, across the claims of a process."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class LaneRotation:
     def serve(self, head: QueuedJob) -> None:
         self.served[self._order.remembered_at(self._order.level_of(head))] = head.lane
 
-    def keep(self, last: str | None, fruitless: bool) -> None:
+    def store(self, last: str | None, found_nothing: bool) -> None:
         """`last` is the lane at which the claim stopped, None if it saw all lanes."""
         _, until = self.where
         self._cursors[self._turns] = as_json(self.served)
         self._cursors.pop(self._began, None)
         if last is not None:
             self._cursors[self._at] = last
-            if fruitless:
+            if found_nothing:
                 self._cursors[self._began] = until
 
     def _last_at(self, level: int) -> str:

@@ -32,17 +32,17 @@ from headrace.engines.sql.transaction import Transaction
 
 _claims = Rows(Claim)
 _heads = Rows(QueuedJob)
-_summits = msgspec.json.Decoder(list[tuple[str, int]])
+_lane_tops = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
 _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
-_LANES_AT_ONCE, _MOST_LANES = 10, 1000
-_MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
-_SWEEPS = 0.01
-_LOOKS = 2000  # jobs that a claim reads to find some that were never tried
-_STEP = 60_000_000  # microseconds
+_LANE_BATCH_SIZE, _MAX_LANES = 10, 1000
+_MOVE_BATCH_SIZE, _MAX_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
+_CLEANUP_PROBABILITY = 0.01
+_SCAN_LIMIT = 2000  # jobs that a claim reads to find some that were never tried
+_CLOCK_TOLERANCE = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
-LOCKED = 1000  # milliseconds until jobs locked by another transaction are tried again: nobody rings for them
+LOCKED = 1000  # milliseconds until jobs locked by another transaction are tried again: no bell rings for them
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class RulesSnapshot(NamedTuple):
         return rules is not None and rules.shape_claims
 
     @property
-    def is_minded(self) -> bool:
+    def has_rules(self) -> bool:
         return self is not _EMPTY
 
     @property
@@ -72,13 +72,13 @@ class RulesSnapshot(NamedTuple):
         return {queue: rules.weight for queue, rules in self.queues.items() if rules.weight is not None}
 
 
-_book = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[str, str]]])
+_snapshot_parts = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[str, str]]])
 _EMPTY = RulesSnapshot({}, frozenset(), {})
 
 
 def rules_snapshot(text: str) -> RulesSnapshot:
-    """The rules in the result of the statement `horizon`."""
-    return rules_snapshot_of(*_book.decode(text))
+    """The rules in the result of the statement `claim_preamble`."""
+    return rules_snapshot_of(*_snapshot_parts.decode(text))
 
 
 def rules_snapshot_of(
@@ -88,12 +88,12 @@ def rules_snapshot_of(
     of_queues = {name: read(decode_queue_rules, rules) for name, rules in queues}
     of_tasks = {name: read(decode_task_rules, rules) for name, rules in tasks}
     is_damaged = None in (*of_queues.values(), *of_tasks.values())
-    book = RulesSnapshot(_whole(of_queues), frozenset(laned), _whole(of_tasks), is_damaged)
-    return book if any(book) else _EMPTY
+    snapshot = RulesSnapshot(_readable(of_queues), frozenset(laned), _readable(of_tasks), is_damaged)
+    return snapshot if any(snapshot) else _EMPTY
 
 
-def _whole(rules: Mapping[str, T | None]) -> dict[str, T]:
-    return {name: said for name, said in rules.items() if said is not None}
+def _readable(rules: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: found for name, found in rules.items() if found is not None}
 
 
 def earlier(one: int | None, other: int | None) -> int | None:
@@ -107,10 +107,10 @@ class LimitedClaim:
     """One claim of one worker, from queues with limits."""
 
     def __init__(
-        self, tx: Transaction, book: RulesSnapshot, want: ClaimRequest, cursors: dict[str, str], now: int
+        self, tx: Transaction, snapshot: RulesSnapshot, want: ClaimRequest, cursors: dict[str, str], now: int
     ) -> None:
         self._tx = tx
-        self._book = book
+        self._snapshot = snapshot
         self._want = want
         self._cursors = cursors  # the lanes at which earlier claims stopped; see LaneRotation
         self._now = now
@@ -118,8 +118,8 @@ class LimitedClaim:
         self._buckets: dict[str, int] = {}
         self._spent: dict[str, int] = {}
         self.next_at: int | None = None
-        tx.ask("lock_claims")
-        running = _running.decode(tx.ask("running", now=now))
+        tx.fetch("lock_claims")
+        running = _running.decode(tx.fetch("running", now=now))
         self._in_queue: Counter[str] = Counter()
         self._of_task: Counter[str] = Counter()
         self._of_key: Counter[Limit] = Counter()
@@ -129,227 +129,233 @@ class LimitedClaim:
             for lane_limit in limits.lane_limits_of(lane):
                 self._of_key[lane_limit] += jobs
 
-    def take(self, queue: str, room: int) -> list[Claim]:
-        """Claim up to `room` jobs of the queue, as far as all rules allow."""
-        rules = self._book.queues.get(queue, QueueRules())
-        allowed = self._allowed(queue, rules, room)
+    def claim(self, queue: str, limit: int) -> list[Claim]:
+        """Claim up to `limit` jobs of the queue, as far as all rules allow."""
+        rules = self._snapshot.queues.get(queue, QueueRules())
+        allowed = self._queue_capacity(queue, rules, limit)
         if allowed <= 0:
             return []
-        counter = LimitCounter(lambda lane_limit: self._room_of(lane_limit, queue, rules))
+        counter = LimitCounter(lambda lane_limit: self._capacity_of(lane_limit, queue, rules))
         chosen = self._choose(queue, rules, allowed, counter)
         if self._want.known is not None and self._want.known.undecided:
-            self._come_back(self._now)
+            self._claim_again_at(self._now)
             return []
         if not chosen:
             return []
         seqs = as_json([head.seq for head in chosen])
         values = {"seqs": seqs, "worker": self._want.worker}
         self._tx.run("claim_chosen", **values, now=self._now, until=self._now + self._want.lease)
-        claims = _claims.decode(self._tx.ask("chosen", **values))
+        claims = _claims.decode(self._tx.fetch("chosen", **values))
         if len(claims) < len(chosen):
-            self._come_back(self._now + LOCKED)
-        self._account(queue, rules, claims, {head.seq: head for head in chosen})
+            self._claim_again_at(self._now + LOCKED)
+        self._count_starts(queue, rules, claims, {head.seq: head for head in chosen})
         return claims
 
-    def settle_accounts(self) -> None:
+    def store_rates(self) -> None:
         """Store the tokens taken from rate buckets."""
         if self._spent:
             self._tx.run("spend", b=as_json(list(self._spent.items())))
-            if random.random() < _SWEEPS:  # a bucket that is full again can be deleted
+            if random.random() < _CLEANUP_PROBABILITY:  # a bucket that is full again can be deleted
                 self._tx.run("drop_buckets", now=1000 * self._now)
 
     # -- how much
 
-    def _allowed(self, queue: str, rules: QueueRules, room: int) -> int:
+    def _queue_capacity(self, queue: str, rules: QueueRules, limit: int) -> int:
         if rules.concurrency is not None:
-            room = min(room, rules.concurrency - self._in_queue[queue])
+            limit = min(limit, rules.concurrency - self._in_queue[queue])
         if rules.rate is not None:
-            room = min(room, self._left(bucket_of(rules.rate, "queue", queue), rules.rate))
-        return room
+            limit = min(limit, self._rate_capacity(bucket_of(rules.rate, "queue", queue), rules.rate))
+        return limit
 
-    def _room_of(self, lane_limit: Limit, queue: str, rules: QueueRules) -> float:
+    def _capacity_of(self, lane_limit: Limit, queue: str, rules: QueueRules) -> float:
         if lane_limit.kind == "needs":
             return _NO_LIMIT if {lane_limit.name, EVERYTHING} & set(self._want.capabilities) else 0
         if lane_limit.kind == "key":
             return (rules.key_concurrency or 1) - self._of_key[lane_limit]
         if lane_limit.kind == "rate":
             rate = rules.key_rate
-            return _NO_LIMIT if rate is None else self._left(bucket_of(rate, "key", queue, lane_limit.name), rate)
-        return self._room_of_task(lane_limit.name)
+            return (
+                _NO_LIMIT if rate is None else self._rate_capacity(bucket_of(rate, "key", queue, lane_limit.name), rate)
+            )
+        return self._task_capacity(lane_limit.name)
 
-    def _room_of_task(self, task: str) -> float:
-        rules = self._book.tasks.get(task, TaskRules())
+    def _task_capacity(self, task: str) -> float:
+        rules = self._snapshot.tasks.get(task, TaskRules())
         # A task that the worker does not know counts as paused in this claim.
-        room = 0 if rules.paused or self._is_unknown(task) else _NO_LIMIT
+        limit = 0 if rules.paused or self._is_unknown(task) else _NO_LIMIT
         if rules.concurrency is not None:
-            room = min(room, rules.concurrency - self._of_task[task])
-        if rules.rate is not None and room > 0:
-            room = min(room, self._left(bucket_of(rules.rate, "task", task), rules.rate))
-        return room
+            limit = min(limit, rules.concurrency - self._of_task[task])
+        if rules.rate is not None and limit > 0:
+            limit = min(limit, self._rate_capacity(bucket_of(rules.rate, "task", task), rules.rate))
+        return limit
 
-    def _left(self, bucket: str, rate: Rate) -> int:
+    def _rate_capacity(self, bucket: str, rate: Rate) -> int:
         """How many may start by this rate; if none, sets the time of the next one."""
         if bucket not in self._buckets:
-            found = dict(_buckets.decode(self._tx.ask("rate_buckets", names=as_json([bucket]))))
+            found = dict(_buckets.decode(self._tx.fetch("rate_buckets", names=as_json([bucket]))))
             self._buckets[bucket] = found.get(bucket, 0)
         full_at = self._buckets[bucket]
-        if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _STEP:
-            full_at = self._buckets[bucket] = self._spent[bucket] = latest  # no start led there: the clock was set back
-        left = limits.allows(rate, full_at, 1000 * self._now)
-        if not left:
-            self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
-        return left
+        if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _CLOCK_TOLERANCE:
+            full_at = self._buckets[bucket] = self._spent[bucket] = (
+                latest  # no start explains it: the clock was set back
+            )
+        starts_left = limits.allows(rate, full_at, 1000 * self._now)
+        if not starts_left:
+            self._claim_again_at(-(-limits.opens_at(rate, full_at) // 1000))
+        return starts_left
 
-    def _come_back(self, moment: int) -> None:
+    def _claim_again_at(self, moment: int) -> None:
         self.next_at = earlier(self.next_at, moment)
 
     # -- which
 
-    def _choose(self, queue: str, rules: QueueRules, room: int, counter: LimitCounter) -> list[QueuedJob]:
+    def _choose(self, queue: str, rules: QueueRules, limit: int, counter: LimitCounter) -> list[QueuedJob]:
         """Jobs in a fair order among the lanes, within all limits."""
         order = ClaimOrder(self._want.strategy or rules.strategy or "priority", rules.ageing)
-        free = self._free(queue, order, room)
-        if queue not in self._book.laned and not self._moved:
-            return free
-        turns = LaneRotation(self._cursors, queue, order)
-        found = list(islice(self._around(queue, order, *turns.where), _MOST_LANES))
-        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
+        unlaned = self._unlaned_heads(queue, order, limit)
+        if queue not in self._snapshot.laned and not self._moved:
+            return unlaned
+        rotation = LaneRotation(self._cursors, queue, order)
+        found = list(islice(self._lanes_around(queue, order, *rotation.where), _MAX_LANES))
+        names = rotation.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
         chosen: dict[int, QueuedJob] = {}
-        lanes, window = [free], max(_LANES_AT_ONCE, room)
+        lanes, window = [unlaned], max(_LANE_BATCH_SIZE, limit)
         for begin in range(0, max(len(names), 1), window):
-            lanes += self._fronts(queue, names[begin : begin + window], order, room, counter)
-            for head in limits.in_turn(lanes, order, turns.served):
-                if len(chosen) < room and head.seq not in chosen and counter.admit(limits.lane_limits_of(head.lane)):
+            lanes += self._fronts(queue, names[begin : begin + window], order, limit, counter)
+            for head in limits.in_turn(lanes, order, rotation.served):
+                if len(chosen) < limit and head.seq not in chosen and counter.admit(limits.lane_limits_of(head.lane)):
                     chosen[head.seq] = head
-                    turns.serve(head)
-            if len(chosen) >= room:
+                    rotation.serve(head)
+            if len(chosen) >= limit:
                 break
             lanes = []
-        broke_off = len(found) == _MOST_LANES
-        turns.keep(found[-1][0] if broke_off else None, fruitless=not chosen)
-        if broke_off and len(chosen) < room:
-            self._come_back(self._now)  # one commit should not read more lanes: claim again for the rest
+        stopped_early = len(found) == _MAX_LANES
+        rotation.store(found[-1][0] if stopped_early else None, found_nothing=not chosen)
+        if stopped_early and len(chosen) < limit:
+            self._claim_again_at(self._now)  # one commit should not read more lanes: claim again for the rest
         return list(chosen.values())
 
-    def _around(self, queue: str, order: ClaimOrder, start: str, until: str) -> Iterator[tuple[str, int]]:
+    def _lanes_around(self, queue: str, order: ClaimOrder, start: str, until: str) -> Iterator[tuple[str, int]]:
         """The lanes of the queue with their levels, from the one after `start` around to `until`, which comes last."""
         for beyond, last in [(start, until)] if start < until else [(start, None), ("", until)]:
             found = [(beyond, 0)]
             while found and last != "":
-                found = self._summits(queue, order, found[-1][0])
+                found = self._lane_tops(queue, order, found[-1][0])
                 yield from (one for one in found if last is None or one[0] <= last)
-                if len(found) < _MOST_LANES or (last is not None and found[-1][0] > last):
+                if len(found) < _MAX_LANES or (last is not None and found[-1][0] > last):
                     break
 
-    def _summits(self, queue: str, order: ClaimOrder, beyond: str) -> list[tuple[str, int]]:
+    def _lane_tops(self, queue: str, order: ClaimOrder, beyond: str) -> list[tuple[str, int]]:
         """The lanes after this one, each with the level of its most urgent job."""
         if not order.ageing_step:
-            return _summits.decode(self._tx.ask("lane_tops", queue=queue, beyond=beyond, limit=_MOST_LANES))
-        rows = self._tx.ask("lane_tops_by_age", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.ageing_step)
-        return _summits.decode(rows)
+            return _lane_tops.decode(self._tx.fetch("lane_tops", queue=queue, beyond=beyond, limit=_MAX_LANES))
+        rows = self._tx.fetch("lane_tops_by_age", queue=queue, beyond=beyond, limit=_MAX_LANES, point=order.ageing_step)
+        return _lane_tops.decode(rows)
 
     def _fronts(
-        self, queue: str, names: Sequence[str], order: ClaimOrder, room: int, counter: LimitCounter
+        self, queue: str, names: Sequence[str], order: ClaimOrder, limit: int, counter: LimitCounter
     ) -> list[list[QueuedJob]]:
         """The heads of the open lanes, after jobs of tasks with rules were moved into lanes of their own."""
         fronts: dict[str, list[QueuedJob]] = {}
-        given: dict[str, None] = {}
+        new_lanes: dict[str, None] = {}
         for lane in (lane for lane in names if self._is_open(lane, counter)):
-            for _ in range(_MOST_MOVES):
-                heads = self._front(queue, lane, order, room)
-                ruled = self._ruled(heads)
-                if not ruled:
+            for _ in range(_MAX_MOVES):
+                heads = self._front(queue, lane, order, limit)
+                to_move = self._to_move(heads)
+                if not to_move:
                     fronts[lane] = heads
                     break
-                ruled += self._ruled(self._heads(queue, lane, _MOVED_AT_ONCE))
-                given |= dict.fromkeys(self._give_lanes(ruled))
+                to_move += self._to_move(self._heads(queue, lane, _MOVE_BATCH_SIZE))
+                new_lanes |= dict.fromkeys(self._move_to_lanes(to_move))
             else:
-                self._come_back(self._now)
-        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, counter)}
+                self._claim_again_at(self._now)
+        fronts |= {lane: self._front(queue, lane, order, limit) for lane in new_lanes if self._is_open(lane, counter)}
         return list(fronts.values())
 
     def _is_open(self, lane: str, counter: LimitCounter) -> bool:
         return all(counter.capacity(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
 
-    def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._tx.ask("lane_heads", queue=queue, lane=lane, limit=room))
+    def _heads(self, queue: str, lane: str, limit: int) -> list[QueuedJob]:
+        return _heads.decode(self._tx.fetch("lane_heads", queue=queue, lane=lane, limit=limit))
 
-    def _free(self, queue: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
+    def _unlaned_heads(self, queue: str, order: ClaimOrder, limit: int) -> list[QueuedJob]:
         """The first jobs without a lane; jobs of tasks with rules are moved into lanes first."""
-        for _ in range(_MOST_MOVES):
-            heads = self._front(queue, "", order, room)
-            ruled = self._ruled(heads)
-            if not ruled:
+        for _ in range(_MAX_MOVES):
+            heads = self._front(queue, "", order, limit)
+            to_move = self._to_move(heads)
+            if not to_move:
                 return heads
-            self._give_lanes([*ruled, *self._ruled(self._heads(queue, "", _MOVED_AT_ONCE))])
+            self._move_to_lanes([*to_move, *self._to_move(self._heads(queue, "", _MOVE_BATCH_SIZE))])
             self._moved = True
-        self._come_back(self._now)  # one commit should not move more: later claims get the rest
-        return [head for head in heads if head not in ruled]
+        self._claim_again_at(self._now)  # one commit should not move more: later claims get the rest
+        return [head for head in heads if head not in to_move]
 
-    def _ruled(self, heads: Sequence[QueuedJob]) -> list[QueuedJob]:
+    def _to_move(self, heads: Sequence[QueuedJob]) -> list[QueuedJob]:
         """Jobs of a task with rules, or unknown to the worker, whose lane does not include that task."""
         tasks = {head.task for head in heads}
-        ruled = {task for task in tasks if task in self._book.tasks or self._is_unknown(task)}
-        found = [head for head in heads if head.task in ruled] if ruled else []
+        to_move = {task for task in tasks if task in self._snapshot.tasks or self._is_unknown(task)}
+        found = [head for head in heads if head.task in to_move] if to_move else []
         return [head for head in found if Limit("task", head.task) not in limits.lane_limits_of(head.lane)]
 
     def _is_unknown(self, task: str) -> bool:
         """Whether the worker does not know the task."""
         return self._want.known is not None and self._want.known.excludes(task)
 
-    def _give_lanes(self, ruled: Iterable[QueuedJob]) -> list[str]:
+    def _move_to_lanes(self, to_move: Iterable[QueuedJob]) -> list[str]:
         """Move each job into its lane with the task added; the names of these lanes."""
         moves: dict[str, set[int]] = {}
-        for head in ruled:
+        for head in to_move:
             moves.setdefault(limits.behind_task(head.lane, head.task), set()).add(head.seq)
         for lane, seqs in moves.items():
             self._tx.run("move_lane", seqs=as_json(sorted(seqs)), lane=lane)
         return list(moves)
 
-    def _front(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
-        usual = self._in_order(queue, lane, order, room)
+    def _front(self, queue: str, lane: str, order: ClaimOrder, limit: int) -> list[QueuedJob]:
+        usual = self._in_order(queue, lane, order, limit)
         own = self._own_strategy(lane)
         if own in (None, order.strategy):
             return usual
-        return limits.in_places_of(self._in_order(queue, lane, order._replace(strategy=own), room), usual)
+        return limits.in_places_of(self._in_order(queue, lane, order._replace(strategy=own), limit), usual)
 
     def _own_strategy(self, lane: str) -> Strategy | None:
         """The order of a task's own jobs, whatever the order of their queue."""
         tasks = [
-            self._book.tasks.get(lane_limit.name)
+            self._snapshot.tasks.get(lane_limit.name)
             for lane_limit in limits.lane_limits_of(lane)
             if lane_limit.kind == "task"
         ]
         return next((rules.strategy for rules in tasks if rules is not None), None)
 
-    def _in_order(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
+    def _in_order(self, queue: str, lane: str, order: ClaimOrder, limit: int) -> list[QueuedJob]:
         strategy = order.strategy
         if strategy == "priority" and not order.ageing_step:
-            return self._heads(queue, lane, room)
+            return self._heads(queue, lane, limit)
         if strategy == "fresh_first":
-            return self._fresh_first(queue, lane, room)
-        levels = _numbers.decode(self._tx.ask("levels", queue=queue, lane=lane))
+            return self._fresh_first(queue, lane, limit)
+        levels = _numbers.decode(self._tx.fetch("levels", queue=queue, lane=lane))
         end = "newest" if strategy == "lifo" else "oldest"
-        fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
-        return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, order, room)
+        fronts = {level: self._from_end(end, queue, lane, level, limit) for level in levels}
+        return _weighted_sample(fronts, limit) if strategy == "weighted_random" else limits.merged(fronts, order, limit)
 
-    def _fresh_first(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
+    def _fresh_first(self, queue: str, lane: str, limit: int) -> list[QueuedJob]:
         """Jobs never tried, then the others: between lanes, each class is less urgent than the one before."""
-        looks = max(_LOOKS, room)
-        heads = self._of_class("untried_heads", queue, lane, looks, room)
+        scan_limit = max(_SCAN_LIMIT, limit)
+        heads = self._of_class("untried_heads", queue, lane, scan_limit, limit)
         return (
-            heads + self._of_class("tried_heads", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
+            heads + self._of_class("tried_heads", queue, lane, scan_limit, limit - len(heads))
+            if len(heads) < limit
+            else heads
         )
 
-    def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._tx.ask(name, queue=queue, lane=lane, looks=looks, limit=room))
+    def _of_class(self, name: str, queue: str, lane: str, scan_limit: int, limit: int) -> list[QueuedJob]:
+        return _heads.decode(self._tx.fetch(name, queue=queue, lane=lane, looks=scan_limit, limit=limit))
 
-    def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._tx.ask(end, queue=queue, lane=lane, priority=priority, limit=room))
+    def _from_end(self, end: str, queue: str, lane: str, priority: int, limit: int) -> list[QueuedJob]:
+        return _heads.decode(self._tx.fetch(end, queue=queue, lane=lane, priority=priority, limit=limit))
 
     # -- afterwards
 
-    def _account(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, QueuedJob]) -> None:
+    def _count_starts(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, QueuedJob]) -> None:
         """Count the started jobs, for later queues and for rates."""
         self._in_queue[queue] += len(claims)
         if rules.rate is not None:
@@ -360,7 +366,7 @@ class LimitedClaim:
         )
         for lane_limit, starts in lane_limits.items():
             self._of_key[lane_limit] += starts
-            task_rate = self._book.tasks[lane_limit.name].rate if lane_limit.name in self._book.tasks else None
+            task_rate = self._snapshot.tasks[lane_limit.name].rate if lane_limit.name in self._snapshot.tasks else None
             if lane_limit.kind == "rate" and rules.key_rate is not None:
                 self._spend(bucket_of(rules.key_rate, "key", queue, lane_limit.name), rules.key_rate, starts)
             elif lane_limit.kind == "task" and task_rate is not None:
@@ -370,13 +376,13 @@ class LimitedClaim:
         full_at = limits.spent(rate, self._buckets.get(bucket, 0), 1000 * self._now, starts)
         self._buckets[bucket] = self._spent[bucket] = full_at
         if not limits.allows(rate, full_at, 1000 * self._now):
-            self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
+            self._claim_again_at(-(-limits.opens_at(rate, full_at) // 1000))
 
 
-def _drawn(fronts: Mapping[int, Sequence[QueuedJob]], room: int) -> list[QueuedJob]:
-    order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, room, random.random)
-    left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
-    return [next(left[level]) for level in order]
+def _weighted_sample(fronts: Mapping[int, Sequence[QueuedJob]], limit: int) -> list[QueuedJob]:
+    order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, limit, random.random)
+    starts_left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
+    return [next(starts_left[level]) for level in order]
 
 
 def bucket_of(rate: Rate, *owner: str) -> str:

@@ -44,9 +44,9 @@ _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
 _lanes = msgspec.json.Decoder(list[tuple[int, str]])
 _workers = Rows(WorkerRow)
 _rows = Rows(JobRow)
-_OF_JOBS = ("history", "logs", "steps", "tags", "dependencies")
-_MOST_COUNTED = 10_000
-_DROPPED_AT_ONCE = 1000
+_JOB_TABLES = ("history", "logs", "steps", "tags", "dependencies")
+_MAX_COUNTED = 10_000
+_DROP_BATCH_SIZE = 1000
 
 
 def inspect(database: Database, now: int) -> list[Finding]:
@@ -54,14 +54,14 @@ def inspect(database: Database, now: int) -> list[Finding]:
 
     def count(tx: Transaction) -> IntegrityCounts:
         strays, unreaped, overdue, forlorn = _counts.decode(
-            tx.ask("integrity_counts", late=now - LATE, limit=_MOST_COUNTED)
+            tx.fetch("integrity_counts", late=now - LATE, limit=_MAX_COUNTED)
         )
-        orphans = {what: len(_owners.decode(tx.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
-        integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(tx.ask("workers")))
-        if tx.ask("store_status"):  # no worker runs here, and the copy may be incomplete
+        orphans = {what: len(_owners.decode(tx.fetch(f"orphan_{what}", limit=_MAX_COUNTED))) for what in _JOB_TABLES}
+        integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(tx.fetch("workers")))
+        if tx.fetch("store_status"):  # no worker runs here, and the copy may be incomplete
             return integrity_counts
         integrity_counts.damaged = len(_in_damaged_lanes(tx))
-        orphans["flows"] = len(_names.decode(tx.ask("orphan_flows", limit=_MOST_COUNTED)))
+        orphans["flows"] = len(_names.decode(tx.fetch("orphan_flows", limit=_MAX_COUNTED)))
         integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
         return integrity_counts
 
@@ -70,19 +70,19 @@ def inspect(database: Database, now: int) -> list[Finding]:
 
 def repair(database: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
     """Delete orphans, fail damaged jobs and remove lost workers."""
-    done = {f"orphan_{what}": _drop_orphans(database, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
+    done = {f"orphan_{what}": _drop_orphans(database, what, limit) for what in _JOB_TABLES if f"orphan_{what}" in codes}
     if "orphan_flows" in codes:
         done["orphan_flows"] = _drop_flows(database, limit)
     if "damaged_records" in codes:
         done["damaged_records"] = _fail_damaged(database, limit, now)
     if "silent_workers" in codes:
-        done["silent_workers"] = _forget_workers(database, now)
+        done["silent_workers"] = _remove_workers(database, now)
     return done
 
 
 def _in_damaged_lanes(tx: Transaction) -> list[int]:
     """The first job of each lane that cannot be parsed: such jobs can never start."""
-    lanes = _lanes.decode(tx.ask("pending_lanes"))
+    lanes = _lanes.decode(tx.fetch("pending_lanes"))
     return [first for first, lane in lanes if is_damaged(bytes.fromhex(lane))]
 
 
@@ -91,16 +91,16 @@ def _fail_damaged(database: Database, limit: int, now: int) -> int:
     while fresh and done < limit:
         fresh = 0
         for seq in database.read(_in_damaged_lanes)[: limit - done]:
-            verdict, effects = database.write(partial(_fail_one, seq=seq, now=now))
+            added, effects = database.write(partial(_fail_one, seq=seq, now=now))
             effects.ring(database.ring)
-            fresh += verdict == "added"
+            fresh += added == "added"
         done += fresh
     return done
 
 
 def _fail_one(tx: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
-    jobs = _rows.decode(tx.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
-    if tx.ask("store_status") or not any(job.state is State.PENDING for job in jobs):
+    jobs = _rows.decode(tx.fetch("rows", seqs=as_json([seq]), most=at_most(light=True)))
+    if tx.fetch("store_status") or not any(job.state is State.PENDING for job in jobs):
         return "missing", Wakeups()
     tx.run("move_lane", seqs=as_json([seq]), lane="")
     why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
@@ -109,7 +109,7 @@ def _fail_one(tx: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
 
 
 def _drop_orphans(database: Database, what: str, limit: int) -> int:
-    found = _owners.decode(database.read(lambda tx: tx.ask(f"orphan_{what}", limit=limit)))
+    found = _owners.decode(database.read(lambda tx: tx.fetch(f"orphan_{what}", limit=limit)))
     if not found:
         return 0
     seqs = as_json(sorted(set(found), key=str))
@@ -121,44 +121,44 @@ def _drop_orphans(database: Database, what: str, limit: int) -> int:
 def _drop_flows(database: Database, limit: int) -> int:
     def find(tx: Transaction) -> list[str]:
         # During a transfer flows arrive before their jobs.
-        return [] if tx.ask("store_status") else _names.decode(tx.ask("orphan_flows", limit=limit))
+        return [] if tx.fetch("store_status") else _names.decode(tx.fetch("orphan_flows", limit=limit))
 
     names = database.read(find)
     return database.write(lambda tx: tx.run("drop_flows", ids=as_json(names))) if names else 0
 
 
-def _forget_workers(database: Database, now: int) -> int:
+def _remove_workers(database: Database, now: int) -> int:
     """Remove lost workers. One that comes back registers at its next heartbeat; its lease alone decides on its jobs."""
 
-    def forget(tx: Transaction) -> int:
-        gone = [worker.id for worker in _workers.decode(tx.ask("workers")) if is_gone(worker, now)]
+    def remove(tx: Transaction) -> int:
+        gone = [worker.id for worker in _workers.decode(tx.fetch("workers")) if is_gone(worker, now)]
         return tx.run("unregister_workers", ids=as_json(gone)) if gone else 0
 
     # A read first: there is nearly never anything to write.
-    known = _workers.decode(database.read(lambda tx: tx.ask("workers")))
-    return database.write(forget) if any(now - worker.seen_at > GONE for worker in known) else 0
+    known = _workers.decode(database.read(lambda tx: tx.fetch("workers")))
+    return database.write(remove) if any(now - worker.seen_at > GONE for worker in known) else 0
 
 
-def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, str]]:
+def matching_tables(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, str]]:
     """The first tables that match the pattern, each with its displayed name, without the prefix."""
     shown = ((name, name.removeprefix("headrace_")) for name in tables)
     return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
-def cap(database: Database, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+def trim_history(database: Database, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
     """Read the next history entries, and trim the histories that became too long."""
 
-    def look(tx: Transaction) -> tuple[int, int, list[int]]:
-        reached, seen, jobs = _newly.decode(tx.ask(f"newly_filed_{what}", after=after, limit=limit))
-        too_long = tx.ask(f"too_long_{what}", seqs=as_json(jobs), most=most) if jobs else "[]"
+    def read(tx: Transaction) -> tuple[int, int, list[int]]:
+        reached, seen, jobs = _newly.decode(tx.fetch(f"newly_filed_{what}", after=after, limit=limit))
+        too_long = tx.fetch(f"too_long_{what}", seqs=as_json(jobs), most=most) if jobs else "[]"
         return reached, seen, _numbers.decode(too_long)
 
-    reached, seen, too_long = database.read(look)
+    reached, seen, too_long = database.read(read)
     removed = 0
     for job in too_long:
         fresh = _shorten(database, what, job, most)
         removed += fresh
-        if fresh == _DROPPED_AT_ONCE:  # this history has more to trim: continue here
+        if fresh == _DROP_BATCH_SIZE:  # this history has more to trim: continue here
             return TrimResult(removed, after, True)
     return TrimResult(removed, reached, seen == limit)
 
@@ -168,11 +168,11 @@ def _shorten(database: Database, what: RecordKind, job: int, most: int) -> int:
     newest = (most - first) // 2
 
     def find(tx: Transaction) -> list[int]:
-        entries = tx.ask(f"length_{what}", job=job)
-        limit = min(entries - most, _DROPPED_AT_ONCE)
+        entries = tx.fetch(f"length_{what}", job=job)
+        limit = min(entries - most, _DROP_BATCH_SIZE)
         if limit <= 0:
             return []
-        found = tx.ask(f"surplus_{what}", job=job, first=first, newest=newest, limit=limit)
+        found = tx.fetch(f"surplus_{what}", job=job, first=first, newest=newest, limit=limit)
         return _numbers.decode(found)
 
     if seqs := database.read(find):

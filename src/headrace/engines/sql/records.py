@@ -41,7 +41,7 @@ class Completion(Struct, frozen=True, array_like=True, gc=False):
 
 
 class SettleKey(Struct, frozen=True, array_like=True, gc=False):
-    """The fields of an outcome that tell whether its job has, or gets, dependencies."""
+    """The fields of an outcome that show whether its job has, or gets, dependencies."""
 
     id: str
     version: int
@@ -92,7 +92,7 @@ class UniqueLookup(Struct, frozen=True, array_like=True):
     amends: bool
 
 
-def _carried(name: str, record: type[Struct]) -> type[Struct]:
+def _with_job_id(name: str, record: type[Struct]) -> type[Struct]:
     """The record with the id of its job in front, as it is transferred between stores."""
     fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
     return msgspec.defstruct(name, [("job_id", str), *fields], array_like=True, frozen=True)
@@ -128,9 +128,9 @@ _ALL = (
     HistoryText,
     WorkerRow,
     _numbered("Replacement", NewJob),
-    _carried("CarriedFiling", HistoryRow),
-    _carried("CarriedLine", LogLine),
-    _carried("CarriedStep", Step),
+    _with_job_id("ImportedHistoryRow", HistoryRow),
+    _with_job_id("ImportedLogLine", LogLine),
+    _with_job_id("ImportedStep", Step),
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # The files of statements, in every engine.

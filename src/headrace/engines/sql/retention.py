@@ -17,7 +17,7 @@ from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json, most
-from headrace.engines.sql.events import tell_moved
+from headrace.engines.sql.events import append_move_events
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.transfer import exports_of
 
@@ -40,7 +40,7 @@ class JobToDelete(Struct, frozen=True, array_like=True):
     state: State
 
 
-_leaving = msgspec.json.Decoder(list[JobToDelete])
+_jobs_to_delete = msgspec.json.Decoder(list[JobToDelete])
 
 
 @timed_part
@@ -65,7 +65,7 @@ class SqlRetentionStore:
         start = (_END, _END) if newest else (-_END, -_END)
         at, seq = start if after is None else (after.finished_at, after.seq)
         statement = "finished_newest" if newest else "finished_oldest"
-        asked: dict[str, Any] = {
+        params: dict[str, Any] = {
             "queue": queue,
             "state": state.value,
             "before": before,
@@ -74,72 +74,72 @@ class SqlRetentionStore:
             "seq": seq,
         }
 
-        def look(tx: Transaction) -> list[FinishedJob]:
-            rows = _finished.decode(tx.ask(statement, **asked))
+        def read_page(tx: Transaction) -> list[FinishedJob]:
+            rows = _finished.decode(tx.fetch(statement, **params))
             busy = _open_flows(tx, [row.flow for row in rows])
             cut_off = _cut_off(tx, rows)
             return [replace(row, held=True) if row.flow in busy or row.seq in cut_off else row for row in rows]
 
-        return self._database.read(look)
+        return self._database.read(read_page)
 
-    def pack(self, ids: Sequence[str]) -> list[JobExport]:
-        def look(tx: Transaction) -> list[JobExport]:
-            return exports_of(tx, _rows.decode(tx.ask("get", ids=as_json(ids), most=most(light=False))))
+    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
+        def read_page(tx: Transaction) -> list[JobExport]:
+            return exports_of(tx, _rows.decode(tx.fetch("get", ids=as_json(ids), most=most(light=False))))
 
-        return self._database.read(look) if ids else []
+        return self._database.read(read_page) if ids else []
 
-    def clear(self, leases: Sequence[Lease]) -> list[str]:
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
         now = self._database.at(None)
 
         def remove(tx: Transaction) -> list[str]:
-            if tx.ask("any_dependents", ids=as_json([lease.id for lease in leases])):
-                tx.ask("lock_dependencies")  # before any row is locked, as in every other path
+            if tx.fetch("any_dependents", ids=as_json([lease.id for lease in leases])):
+                tx.fetch("lock_dependencies")  # before any row is locked, as in every other path
             tx.run("hold_inserts")  # the store status must not change until they are deleted
-            if tx.ask("store_status"):  # jobs are not deleted during a transfer
+            if tx.fetch("store_status"):  # jobs are not deleted during a transfer
                 return []
-            return _remove(tx, now, _leaving.decode(tx.ask("lock_jobs_to_delete", lease=as_json(leases))))
+            return _remove(tx, now, _jobs_to_delete.decode(tx.fetch("lock_jobs_to_delete", lease=as_json(leases))))
 
-        gone = self._database.write(remove) if leases else []
-        if gone:
+        deleted = self._database.write(remove) if leases else []
+        if deleted:
             self._database.ring("done")
-        self._since_ease += len(gone)
+        self._since_ease += len(deleted)
         if self._ease is not None and self._since_ease >= EASED_AFTER:
             self._since_ease = 0
             self._ease()
-        return gone
+        return deleted
 
     def last(self) -> RetentionRun | None:
-        text = self._database.read(lambda tx: tx.ask("retention_run"))
+        text = self._database.read(lambda tx: tx.fetch("retention_run"))
         return read(_retention_run.decode, text) if text else None
 
     def record(self, retention_run: RetentionRun) -> None:
         self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(retention_run)))
 
 
-def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
-    parents = as_json([job.seq for job in leaving if job.has_dependencies])
-    awaited = set(_numbers.decode(tx.ask("open_parents", seqs=parents))) if parents != "[]" else set()
-    busy = _open_flows(tx, [job.flow for job in leaving])
-    awaited |= _cut_off(tx, leaving)
-    going = [job for job in leaving if job.seq not in awaited and job.flow not in busy]
-    if not going:
+def _remove(tx: Transaction, now: int, jobs: list[JobToDelete]) -> list[str]:
+    parents = as_json([job.seq for job in jobs if job.has_dependencies])
+    awaited = set(_numbers.decode(tx.fetch("open_parents", seqs=parents))) if parents != "[]" else set()
+    busy = _open_flows(tx, [job.flow for job in jobs])
+    awaited |= _cut_off(tx, jobs)
+    deletable = [job for job in jobs if job.seq not in awaited and job.flow not in busy]
+    if not deletable:
         return []
-    seqs = as_json([job.seq for job in going])
-    tell_moved(tx, "job.removed", [job.seq for job in going], now)
+    seqs = as_json([job.seq for job in deletable])
+    append_move_events(tx, "job.removed", [job.seq for job in deletable], now)
     tx.run("delete_steps", seqs=seqs)
     tx.run("move_delete", seqs=seqs)
-    if flows := {job.flow for job in going if job.flow is not None}:
+    if flows := {job.flow for job in deletable if job.flow is not None}:
         tx.run("drop_flows", ids=as_json(sorted(flows)))
-    return [job.id for job in going]
+    return [job.id for job in deletable]
 
 
 def _open_flows(tx: Transaction, flows: Sequence[str | None]) -> set[str]:
     """Those of these flows with an open job or a pending dead letter; each flow is read once, whatever its size."""
     names = sorted({flow for flow in flows if flow is not None})
-    return set(_names.decode(tx.ask("open_flows", ids=as_json(names)))) if names else set()
+    return set(_names.decode(tx.fetch("open_flows", ids=as_json(names)))) if names else set()
 
 
 def _cut_off(tx: Transaction, jobs: Sequence[FinishedJob] | Sequence[JobToDelete]) -> set[int]:
     """Jobs cancelled together with a job whose dead letter is pending: a requeue would let them run."""
     seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay complete anyway
-    return set(_numbers.decode(tx.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()
+    return set(_numbers.decode(tx.fetch("cut_off", seqs=as_json(seqs)))) if seqs else set()

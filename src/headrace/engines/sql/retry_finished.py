@@ -20,7 +20,7 @@ def revive(tx: Transaction, seqs: list[int], detail: str | None, at: int, later:
     """Reopen the jobs; those in `later` are only scheduled. Their dependents wait again."""
     # The job waits for open parents only: the operator wants it to run without those that failed.
     tx.run("ignore_edges", seqs=as_json(seqs), all=False)
-    waiting = set(_numbers.decode(tx.ask("waiting_again", seqs=as_json(seqs))))
+    waiting = set(_numbers.decode(tx.fetch("waiting_again", seqs=as_json(seqs))))
     scheduled = set(later) - waiting
     ready = [seq for seq in seqs if seq not in waiting and seq not in scheduled]
     targets = ((State.PENDING, ready), (State.SCHEDULED, sorted(scheduled)), (State.WAITING, sorted(waiting)))

@@ -29,10 +29,10 @@ class RulesCache:
     def are_fresh(self) -> bool:
         return time.monotonic() < self._until
 
-    def learn(self, tx: Transaction) -> None:
+    def refresh(self, tx: Transaction) -> None:
         """Read the rules again."""
         self._until = time.monotonic() + _FRESH
-        queues, self._ordered = _rules.decode(tx.ask("rules_for_inserts"))
+        queues, self._ordered = _rules.decode(tx.fetch("rules_for_inserts"))
         lengths = {queue: queue_rules(rules).max_length for queue, rules in queues}
         self._lengths = {queue: length for queue, length in lengths.items() if length is not None}
 
@@ -40,7 +40,7 @@ class RulesCache:
         """The maximum length of each of these queues that has one."""
         return {queue: self._lengths[queue] for queue in queues if queue in self._lengths} if self._lengths else {}
 
-    def placed(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+    def with_lanes(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
         """The jobs, with those of tasks with an order of their own put into the task's lane.
 
         In a lane a claim finds the first job by any order; in the queue it would have to read all waiting jobs. A job
@@ -48,7 +48,7 @@ class RulesCache:
         """
         return [self._in_its_lane(job) for job in jobs] if self._ordered else jobs
 
-    def received(self, candidates: Sequence[UniqueInsert]) -> Sequence[UniqueInsert]:
+    def candidates_with_lanes(self, candidates: Sequence[UniqueInsert]) -> Sequence[UniqueInsert]:
         """The same for unique inserts."""
         if not self._ordered:
             return candidates

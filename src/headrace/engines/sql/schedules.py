@@ -16,12 +16,12 @@ from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import unique_insert
-from headrace.engines.sql.events import tell
+from headrace.engines.sql.events import append_events
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.transaction import Database, Transaction
 
 _rows = msgspec.json.Decoder(list[tuple[str, Any, Any, str]])
-_fence = partial(msgspec.convert, type=tuple[int, int | None])
+_version_and_due = partial(msgspec.convert, type=tuple[int, int | None])
 _row = msgspec.json.Decoder(ScheduleRow)
 _names = msgspec.json.Decoder(list[str])
 _occurrences = Rows(Occurrence)
@@ -37,13 +37,13 @@ class SqlScheduleStore:
         self._database = database
 
     def all(self) -> list[ScheduleRow]:
-        return _schedules(self._database.read(lambda tx: tx.ask("schedules")))
+        return _schedules(self._database.read(lambda tx: tx.fetch("schedules")))
 
     def count(self) -> int:
-        return int(self._database.read(lambda tx: tx.ask("count_schedules")))
+        return int(self._database.read(lambda tx: tx.fetch("count_schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
-        found = _schedules(self._database.read(lambda tx: tx.ask("schedule", id=schedule_id)))
+        found = _schedules(self._database.read(lambda tx: tx.fetch("schedule", id=schedule_id)))
         return found[0] if found else None
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
@@ -53,37 +53,37 @@ class SqlScheduleStore:
         return put
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
-        def forget(tx: Transaction) -> bool:
-            was_there = tx.run("delete_schedule", id=schedule_id, version=version) == 1
-            if was_there or version is None:
+        def delete(tx: Transaction) -> bool:
+            existed = tx.run("delete_schedule", id=schedule_id, version=version) == 1
+            if existed or version is None:
                 tx.run("delete_occurrences", id=schedule_id)
-            return was_there
+            return existed
 
-        deleted = self._database.write(forget)
+        deleted = self._database.write(delete)
         if deleted:
             self._database.ring("times")
         return deleted
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
         at = self._database.at(now)
-        return _schedules(self._database.read(lambda tx: tx.ask("due_schedules", now=at, limit=limit)))
+        return _schedules(self._database.read(lambda tx: tx.fetch("due_schedules", now=at, limit=limit)))
 
     def next_due(self) -> int | None:
-        due: int | None = self._database.read(lambda tx: tx.ask("next_due"))
+        due: int | None = self._database.read(lambda tx: tx.fetch("next_due"))
         return due
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         def fire_them(tx: Transaction) -> list[bool]:
             tx.run("hold_inserts")  # the store status must not change until the jobs are stored
-            if tx.ask("store_status") is not None:  # it was set after they were found to be due
+            if tx.fetch("store_status") is not None:  # it was set after they were found to be due
                 return [False] * len(firings)
             # Only the first fire of a schedule can apply; the version refuses the others.
             rows = {firing.row.id: firing.row for firing in reversed(firings)}
-            batch = as_json([_next(row) for row in rows.values()])
-            ready = set(_names.decode(tx.ask("lock_schedules", s=batch)))
+            batch = as_json([_next_row(row) for row in rows.values()])
+            ready = set(_names.decode(tx.fetch("lock_schedules", s=batch)))
             tx.run("fire_schedules", s=batch)
             applied = [firing.row.id in ready and firing.row is rows[firing.row.id] for firing in firings]
-            _carry_out(tx, [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied])
+            _apply(tx, [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied])
             return applied
 
         applied = self._database.write(fire_them)
@@ -97,18 +97,18 @@ class SqlScheduleStore:
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         most = min(limit, _KEPT)
-        return _occurrences.decode(self._database.read(lambda tx: tx.ask("occurrences", id=schedule_id, limit=most)))
+        return _occurrences.decode(self._database.read(lambda tx: tx.fetch("occurrences", id=schedule_id, limit=most)))
 
 
 def _schedules(rows: str) -> list[ScheduleRow]:
     """The stored schedules; version and due time of the columns win over those in the body."""
     found = []
     for schedule_id, version, due_at, body in _rows.decode(rows):
-        fence = read(_fence, (version, due_at))
-        row = None if fence is None else read(_row.decode, body)
-        if fence is None or row is None:
+        version_and_due = read(_version_and_due, (version, due_at))
+        row = None if version_and_due is None else read(_row.decode, body)
+        if version_and_due is None or row is None:
             row = damaged(schedule_id, body)
-        version, due_at = fence or (row.version, None)
+        version, due_at = version_and_due or (row.version, None)
         found.append(structs.replace(row, id=schedule_id, version=version, due_at=due_at))
     return found
 
@@ -118,24 +118,24 @@ def _add(tx: Transaction, row: ScheduleRow) -> bool:
 
 
 def _put(tx: Transaction, row: ScheduleRow) -> bool:
-    id_, version, due_at, body = _next(row)
+    id_, version, due_at, body = _next_row(row)
     return tx.run("put_schedule", id=id_, version=version, due_at=due_at, body=body) == 1
 
 
-def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
+def _next_row(row: ScheduleRow) -> tuple[str, int, int | None, str]:
     """The schedule as it is to be stored, and the version it must have."""
     return row.id, row.version, row.due_at, as_json(structs.replace(row, version=row.version + 1))
 
 
-def _carry_out(tx: Transaction, firings: Sequence[ScheduleFire]) -> None:
+def _apply(tx: Transaction, firings: Sequence[ScheduleFire]) -> None:
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
         tx.run("add_occurrences", c=as_json(occurrences))
-        tell(tx, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
+        append_events(tx, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     if jobs := [job for firing in firings for job in firing.jobs]:
         rules = RulesCache()
-        rules.learn(tx)
-        unique_insert.run(unique_insert.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), tx)
-        tx.insert(rules.placed(jobs))
+        rules.refresh(tx)
+        unique_insert.run(unique_insert.refuse_if_full(jobs, rules.lengths_of({job.queue for job in jobs})), tx)
+        tx.insert(rules.with_lanes(jobs))
     for firing in firings:
         if firing.row.version % _TRIM_EVERY == 0:
             tx.run("trim_occurrences", id=firing.row.id, keep=_KEPT)

@@ -18,7 +18,7 @@ from headrace.core.jobs.states import State
 Walk = Literal["number", "tag", "flow", "failed", "cancelled", "id"]
 _WALKS_OF_STATES: dict[tuple[State, ...], Walk] = {(State.FAILED,): "failed", (State.CANCELLED,): "cancelled"}
 _ALL = Filter()
-_LOOK_UP = 4  # times as expensive as reading the next row
+_LOOKUP_COST = 4  # times as expensive as reading the next row
 
 
 class IndexSource(Struct, frozen=True):
@@ -49,7 +49,7 @@ class SearchPlan(Struct, frozen=True):
         return self.left == _ALL
 
 
-def lead_of(which: Filter) -> SearchPlan:
+def plan_of(which: Filter) -> SearchPlan:
     """The search plan of the filter."""
     if which.ids:
         return SearchPlan("id", replace(which, ids=()))
@@ -57,33 +57,35 @@ def lead_of(which: Filter) -> SearchPlan:
     return SearchPlan(walk, left, () if left == _ALL else tuple(_sets_of(which)))
 
 
-def looks_of(walk: Walk, reach: int) -> int:
+def scan_limit_of(walk: Walk, reach: int) -> int:
     """How many jobs to read in the time of `reach` adjacent ones: other indexes look each job up."""
-    return reach if walk == "number" else max(reach // _LOOK_UP, 1)
+    return reach if walk == "number" else max(reach // _LOOKUP_COST, 1)
 
 
-def is_of_places(which: Filter) -> bool:
+def has_only_states_and_queue(which: Filter) -> bool:
     """Whether the filter has only states and a queue, which indexes cover completely."""
     return which != _ALL and replace(which, states=(), queue=None) == _ALL
 
 
-def places_of(which: Filter) -> tuple[IndexSource, ...]:
+def indexes_of_states(which: Filter) -> tuple[IndexSource, ...]:
     """The indexes that hold all jobs of these states in this queue, each job in one of them."""
-    of = "" if which.queue is None else "_of_queue"
+    suffix = "" if which.queue is None else "_of_queue"
     wanted = [state for state in State if state in which.states or not which.states]
     due = {State.SCHEDULED, State.RETRYING}
     sources = []
     for state in wanted:
         if state in (State.PENDING, State.WAITING):
-            sources.append(IndexSource(f"{state.value}{of}"))
+            sources.append(IndexSource(f"{state.value}{suffix}"))
         elif state is State.RUNNING:
-            sources.append(IndexSource("running", is_exact=not of))
+            sources.append(IndexSource("running", is_exact=not suffix))
         elif state not in due:
             sources.append(
-                IndexSource(f"finished{of}", state) if of or state is State.COMPLETED else IndexSource(state.value)
+                IndexSource(f"finished{suffix}", state)
+                if suffix or state is State.COMPLETED
+                else IndexSource(state.value)
             )
     if due & {*wanted}:
-        sources.append(IndexSource("due", is_exact=not of and due <= {*wanted}))
+        sources.append(IndexSource("due", is_exact=not suffix and due <= {*wanted}))
     return tuple(sources)
 
 
@@ -103,5 +105,5 @@ def _sets_of(which: Filter) -> list[tuple[IndexSource, ...]]:
         (IndexSource(name),) for name in ("flow", "tag") if getattr(which, name) is not None
     ]
     if which.states or which.queue is not None:
-        sets.append(places_of(which))
+        sets.append(indexes_of_states(which))
     return sets

@@ -11,21 +11,21 @@ from headrace.core.damaged_records import DAMAGE, read_or
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
 from headrace.core.retention.staleness import AgeQuery, JobAge, JobAgePage, StaleAction
-from headrace.engines.shared.damaged_records import made_of, whole_values
+from headrace.engines.shared.damaged_records import record_from, valid_values
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.mark_stale import mark_stale
 from headrace.engines.sql.transaction import Database, Transaction
 
-_said = msgspec.json.Decoder(list[tuple[str, str, str, str]])
-_terms = msgspec.json.Decoder(StoredPolicy)
+_policies = msgspec.json.Decoder(list[tuple[str, str, str, str]])
+_policy = msgspec.json.Decoder(StoredPolicy)
 _Column = list[str] | None  # None if there are no jobs
 _Moments = list[int] | None
 _columns = msgspec.json.Decoder(list[list[Any] | None])
-_aged = msgspec.json.Decoder(
+_ages = msgspec.json.Decoder(
     tuple[_Column, _Column, _Column, list[State] | None, _Moments, _Moments, _Moments, list[bool] | None]
 )
-_walked = msgspec.json.Decoder(tuple[int, list[Any] | None, list[int]])
+_section = msgspec.json.Decoder(tuple[int, list[Any] | None, list[int]])
 _FOR_EVER = (1 << 63) - 1
 
 
@@ -42,7 +42,7 @@ class StalenessScan(NamedTuple):
 _IN_LINE = ("queue", "lane", "priority", "rank", "seq")
 _PENDING = (State.PENDING,)
 # The order of pending jobs is partly descending, so no single comparison selects the jobs after a given one.
-_WAYS = (
+_SECTIONS = (
     StalenessScan("walk_waiting", (State.WAITING,), ("queue", "seq"), ("", 0)),
     StalenessScan(
         "walk_put_off", (State.SCHEDULED, State.RETRYING), ("run_at", "queue", "state", "seq"), (-1, "", "", 0)
@@ -63,8 +63,8 @@ class SqlStalenessStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def terms(self) -> list[PolicyRow]:
-        found = _said.decode(self._database.read(lambda tx: tx.ask("policies")))
+    def policies(self) -> list[PolicyRow]:
+        found = _policies.decode(self._database.read(lambda tx: tx.fetch("policies")))
         return [_row(*fields) for fields in found]
 
     def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
@@ -75,76 +75,76 @@ class SqlStalenessStore:
         if rows:
             self._database.write(declare)
 
-    def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+    def order_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
         def order(tx: Transaction) -> None:
-            tx.run("order_policy", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
+            tx.run("order_policy", t=as_json([PolicyRow(kind, name, ordered=policy or StoredPolicy())]))
             tx.run("drop_empty_policies")
 
         self._database.write(order)
 
-    def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
-        def look(tx: Transaction) -> JobAgePage:
-            seqs, reached = _walk(tx, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
-            found = _aged_in(tx.ask("job_ages", seqs=as_json(seqs))) if seqs else []
+    def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
+        def read(tx: Transaction) -> JobAgePage:
+            seqs, reached = _scan(tx, query, limit, msgspec.json.decode(cursor) if cursor else [0])
+            found = _ages_in(tx.fetch("job_ages", seqs=as_json(seqs))) if seqs else []
             return JobAgePage(found, None if reached is None else as_json(reached))
 
-        return self._database.read(look)
+        return self._database.read(read)
 
-    def mark_stale(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
-        if not judgments:
+    def mark_stale(self, actions: Sequence[StaleAction], now: int | None = None) -> list[bool]:
+        if not actions:
             return []
         at = self._database.at(now)
-        done, effects = self._database.write(lambda tx: mark_stale(tx, judgments, at))
+        done, effects = self._database.write(lambda tx: mark_stale(tx, actions, at))
         for topic in {*effects.topics(), *(("orders",) if effects.done else ())}:
             self._database.ring(topic)
         return done
 
 
-def _aged_in(text: str) -> list[JobAge]:
+def _ages_in(text: str) -> list[JobAge]:
     """The jobs of these columns; of a damaged job, the readable part."""
     try:
-        columns = _aged.decode(text)
+        columns = _ages.decode(text)
     except DAMAGE:
         rows = zip(*(column or () for column in _columns.decode(text)), strict=True)
-        return [made_of(JobAge, whole_values(JobAge, row)) for row in rows]
+        return [record_from(JobAge, valid_values(JobAge, row)) for row in rows]
     return [JobAge(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
 
 
-def _row(kind: str, name: str, *said: str) -> PolicyRow:
-    declared, ordered = (read_or(_terms.decode, text, StoredPolicy()) for text in said)
+def _row(kind: str, name: str, *stored: str) -> PolicyRow:
+    declared, ordered = (read_or(_policy.decode, text, StoredPolicy()) for text in stored)
     return PolicyRow("queue" if kind == "queue" else "task", name, declared, ordered)
 
 
-def _walk(tx: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
+def _scan(tx: Transaction, query: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
     """The numbers of jobs that may be old, and the reached position: a section, and the place in it."""
     step, *place = reached
     found: list[int] = []
-    while step < len(_WAYS):
-        way = _WAYS[step]
+    while step < len(_SECTIONS):
+        section = _SECTIONS[step]
         if limit <= 0:
             return found, [step, *place]
-        if watch.due is None and not any(state in watch.since for state in way.states):
+        if query.due is None and not any(state in query.since for state in section.states):
             step, place = step + 1, []
             continue
-        if way.statement == "walk_pending" and not place:
-            step, place = _PENDING_START, list(_WAYS[_PENDING_START].start)
-            way = _WAYS[step]
-        looked, last, seqs = _stretch(tx, way, watch, limit, place or way.start)
+        if section.statement == "walk_pending" and not place:
+            step, place = _PENDING_START, list(_SECTIONS[_PENDING_START].start)
+            section = _SECTIONS[step]
+        scanned, last, seqs = _scan_section(tx, section, query, limit, place or section.start)
         found += seqs
-        if looked == limit and last is not None:
-            return found, [_PENDING_FROM if way.where else step, *last]
+        if scanned == limit and last is not None:
+            return found, [_PENDING_FROM if section.where else step, *last]
         # The remaining sections of pending jobs continue from the same position.
-        limit, step, place = limit - looked, step + 1, place if way.where else []
+        limit, step, place = limit - scanned, step + 1, place if section.where else []
     return found, None
 
 
-def _stretch(
-    tx: Transaction, way: StalenessScan, watch: AgeQuery, limit: int, place: Sequence[Any]
+def _scan_section(
+    tx: Transaction, section: StalenessScan, query: AgeQuery, limit: int, place: Sequence[Any]
 ) -> tuple[int, list[Any] | None, list[int]]:
-    values: dict[str, Any] = dict(zip(way.key, place, strict=True))
-    values |= {f"{state}": watch.since.get(state) for state in way.states}
-    if way.statement == "walk_put_off":  # jobs due later matter only to queries for their age
-        latest = max((watch.since[state] for state in way.states if state in watch.since), default=-1)
-        values["last"] = latest if watch.due is None else _FOR_EVER
-    where = tx.fragment(way.where) if way.where else ""
-    return _walked.decode(tx.ask(way.statement, where, **values, limit=limit, due=watch.due))
+    values: dict[str, Any] = dict(zip(section.key, place, strict=True))
+    values |= {f"{state}": query.since.get(state) for state in section.states}
+    if section.statement == "walk_put_off":  # jobs due later matter only to queries for their age
+        latest = max((query.since[state] for state in section.states if state in query.since), default=-1)
+        values["last"] = latest if query.due is None else _FOR_EVER
+    where = tx.fragment(section.where) if section.where else ""
+    return _section.decode(tx.fetch(section.statement, where, **values, limit=limit, due=query.due))

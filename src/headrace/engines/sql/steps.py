@@ -16,7 +16,7 @@ from headrace.core.jobs.steps import Step, awaiting
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.transaction import Database, Transaction
-from headrace.engines.sql.unique_insert import hold_open
+from headrace.engines.sql.unique_insert import refuse_if_closed
 
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -25,9 +25,9 @@ def save_step(database: Database, lease: Lease, step: Step, now: int) -> bool:
     """Store the step and its history unless it exists; False if the lease is lost."""
 
     def write(tx: Transaction) -> bool:
-        seqs = _numbers.decode(tx.ask("lock_leased", id=lease.id, version=lease.version))
+        seqs = _numbers.decode(tx.fetch("lock_leased", id=lease.id, version=lease.version))
         if seqs:
-            _keep(tx, seqs[0], step, now)
+            _save(tx, seqs[0], step, now)
         return bool(seqs)
 
     return database.write(write)
@@ -37,27 +37,27 @@ def signal(database: Database, job_id: str, name: str, value: str | None, checks
     """Store an event for a job, and wake it if it waits for that; False if it is finished or does not exist."""
 
     def write(tx: Transaction) -> tuple[bool, bool]:
-        hold_open(tx)
-        seqs = _numbers.decode(tx.ask("lock_open", id=job_id))
+        refuse_if_closed(tx)
+        seqs = _numbers.decode(tx.fetch("lock_open", id=job_id))
         if not seqs:
             return False, False
-        number = tx.ask("events_so_far", seq=seqs[0], name=name) + 1
-        _keep(tx, seqs[0], Step("event", name, number, now, value, checksum), now)
+        number = tx.fetch("events_so_far", seq=seqs[0], name=name) + 1
+        _save(tx, seqs[0], Step("event", name, number, now, value, checksum), now)
         return True, _wake(tx, seqs[0], name, now)
 
-    left, woken = database.write(write)
+    is_open, woken = database.write(write)
     if woken:
         database.ring("work")
-    return left
+    return is_open
 
 
-def _keep(tx: Transaction, seq: int, step: Step, now: int) -> None:
+def _save(tx: Transaction, seq: int, step: Step, now: int) -> None:
     if tx.run("save_step", seq=seq, s=as_json([step])):
         tx.run("record_step", seq=seq, at=now, kind=step.kind, name=step.name)
 
 
 def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
-    if not tx.ask("is_suspended", seq=seq, reason=awaiting(name)):
+    if not tx.fetch("is_suspended", seq=seq, reason=awaiting(name)):
         return False
     record_moves(tx, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
     tx.run("wake", seq=seq, now=now)

@@ -17,7 +17,7 @@ class Transaction(Protocol):
         """Execute the statement of this name; how many rows it changed."""
         ...
 
-    def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
+    def fetch(self, statement: str, /, where: str = "", **values: Any) -> Any:
         """The single value of the statement of this name; a list of records is JSON text."""
         ...
 

@@ -12,7 +12,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine, QueueRow
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport, StoreStatus
-from headrace.engines.shared.damaged_records import FiledRows, Rows
+from headrace.engines.shared.damaged_records import NumberedRows, Rows
 from headrace.engines.shared.decisions import CopyFinished
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.events import without_events
@@ -20,13 +20,13 @@ from headrace.engines.sql.transaction import Database, Transaction
 from headrace.errors import HeadraceError, StoreMoved
 
 _rows = Rows(JobRow)
-_history_rows, _steps, _lines = FiledRows(HistoryRow), FiledRows(Step), FiledRows(LogLine)
-_dead = Rows(DeadLetterRow)
+_history_rows, _steps, _lines = NumberedRows(HistoryRow), NumberedRows(Step), NumberedRows(LogLine)
+_dead_letters = Rows(DeadLetterRow)
 _names = msgspec.json.Decoder(list[str])
 _store_status = msgspec.json.Decoder(StoreStatus)
 
 
-class _Overtaken(Exception):
+class _StatusChanged(Exception):
     """The store has another status."""
 
 
@@ -37,10 +37,10 @@ class SqlTransfer:
         self._database = database
 
     def store_status(self) -> StoreStatus | None:
-        text = self._database.read(lambda tx: tx.ask("store_status"))
+        text = self._database.read(lambda tx: tx.fetch("store_status"))
         return _store_status.decode(text) if text else None
 
-    def post(self, store_status: StoreStatus | None) -> None:
+    def set_status(self, store_status: StoreStatus | None) -> None:
         def set_status(tx: Transaction) -> None:
             if store_status is None:
                 tx.run("drop_store_status")
@@ -54,36 +54,36 @@ class SqlTransfer:
         self._database.write(set_status)
         self._database.ring("work")
 
-    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
-        def exchange(tx: Transaction) -> bool:
+    def replace_status(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+        def replace(tx: Transaction) -> bool:
             if store_status is not None:
                 tx.run("close_inserts")
-            text = tx.ask("store_status")
+            text = tx.fetch("store_status")
             if (_store_status.decode(text) if text else None) != before or not _replace(tx, text, store_status):
-                raise _Overtaken  # so that inserts stay as they were
+                raise _StatusChanged  # so that inserts stay as they were
             if store_status is None or store_status.kind != "moved":
                 tx.run("open_inserts")
             return True
 
         try:
-            done = self._database.write(exchange)
-        except _Overtaken:
+            done = self._database.write(replace)
+        except _StatusChanged:
             return False
         self._database.ring("work")
         return done
 
-    def pack(self, after: int, limit: int) -> list[JobExport]:
-        def look(tx: Transaction) -> list[JobExport]:
-            return exports_of(tx, _rows.decode(tx.ask("export_jobs", after=after, limit=limit)))
+    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
+        def read(tx: Transaction) -> list[JobExport]:
+            return exports_of(tx, _rows.decode(tx.fetch("export_jobs", after=after, limit=limit)))
 
-        return self._database.read(look)
+        return self._database.read(read)
 
-    def unpack(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
+    def import_jobs(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
         if not job_exports:
             return 0
         now = self._database.at(None)
 
-        def put_away(tx: Transaction) -> int:
+        def store_new(tx: Transaction) -> int:
             _hold_store_status(tx, origin)
             taken = _taken(tx, job_exports)
             fresh = [job_export for job_export in job_exports if job_export.job.id not in taken]
@@ -98,12 +98,16 @@ class SqlTransfer:
                 record_history(
                     tx, ((job_export.job.id, history_row) for job_export in fresh for history_row in job_export.history)
                 )
-            _file(tx, "import_logs", ((job_export.job.id, line) for job_export in fresh for line in job_export.logs))
-            _file(tx, "import_steps", ((job_export.job.id, step) for job_export in fresh for step in job_export.steps))
+            _import_records(
+                tx, "import_logs", ((job_export.job.id, line) for job_export in fresh for line in job_export.logs)
+            )
+            _import_records(
+                tx, "import_steps", ((job_export.job.id, step) for job_export in fresh for step in job_export.steps)
+            )
             return added
 
         try:
-            return self._database.write(put_away)
+            return self._database.write(store_new)
         except (HeadraceError, CopyFinished):
             raise
         except Exception:
@@ -112,10 +116,12 @@ class SqlTransfer:
                 raise
         if len(job_exports) == 1:
             return 0
-        return sum(self.unpack([job_export], origin) for job_export in job_exports)
+        return sum(self.import_jobs([job_export], origin) for job_export in job_exports)
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
-        return _dead.decode(self._database.read(lambda tx: tx.ask("export_dead_letters", after=after, limit=limit)))
+        return _dead_letters.decode(
+            self._database.read(lambda tx: tx.fetch("export_dead_letters", after=after, limit=limit))
+        )
 
     def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         def store(tx: Transaction) -> int:
@@ -136,15 +142,15 @@ class SqlTransfer:
 
     def import_edges(self, edges: Sequence[Dependency]) -> None:
         if edges:
-            self._database.write(lambda tx: tx.ask("add_edges", b=as_json(edges)))
+            self._database.write(lambda tx: tx.fetch("add_edges", b=as_json(edges)))
 
 
 def exports_of(tx: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
     """The jobs with their complete history."""
     seqs = as_json([job.seq for job in jobs])
-    history = _by_job(_history_rows.decode(tx.ask("export_history", seqs=seqs)))
-    logs = _by_job(_lines.decode(tx.ask("export_logs", seqs=seqs)))
-    steps = _by_job(_steps.decode(tx.ask("export_steps", seqs=seqs)))
+    history = _by_job(_history_rows.decode(tx.fetch("export_history", seqs=seqs)))
+    logs = _by_job(_lines.decode(tx.fetch("export_logs", seqs=seqs)))
+    steps = _by_job(_steps.decode(tx.fetch("export_steps", seqs=seqs)))
     return [
         JobExport(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
         for job in jobs
@@ -169,7 +175,7 @@ def _hold_store_status(tx: Transaction, origin: str | None) -> None:
     """Keep the store status unchanged until the transaction ends."""
     # First: setting a status locks in this order, too.
     tx.run("hold_inserts")
-    text = tx.ask("hold_store_status")
+    text = tx.fetch("hold_store_status")
     store_status = _store_status.decode(text) if text else None
     if origin is None:
         if store_status is not None and store_status.kind == "moved":
@@ -180,7 +186,7 @@ def _hold_store_status(tx: Transaction, origin: str | None) -> None:
 
 def _taken(tx: Transaction, job_exports: Sequence[JobExport]) -> set[str]:
     ids = as_json([job_export.job.id for job_export in job_exports])
-    return set(_names.decode(tx.ask("existing_ids", ids=ids)))
+    return set(_names.decode(tx.fetch("existing_ids", ids=ids)))
 
 
 def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
@@ -191,11 +197,13 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
 
 
 def record_history(tx: Transaction, history_rows: Iterable[tuple[str, HistoryRow]]) -> None:
-    """Record the history of jobs from elsewhere, or from before they were stored, in this order."""
-    _file(tx, "import_history", history_rows)
+    """Record the history of jobs from another store, or from before they were stored, in this order."""
+    _import_records(tx, "import_history", history_rows)
 
 
-def _file(tx: Transaction, statement: str, records: Iterable[tuple[str, HistoryRow | LogLine | Step]]) -> None:
+def _import_records(
+    tx: Transaction, statement: str, records: Iterable[tuple[str, HistoryRow | LogLine | Step]]
+) -> None:
     # The job's id comes first: it leads to its number in this store.
     if rows := [(job_id, *msgspec.structs.astuple(record)) for job_id, record in records]:
         tx.run(statement, r=as_json(rows))

@@ -47,7 +47,7 @@ from headrace.engines.sqlite_file.turnstile import Turnstile
 SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
 _FILTERS = ("queue", "task", "tag", "since", "until")
-_PATIENCE = 5.0
+_LOCK_TIMEOUT = 5.0
 _ROWS_AT_ONCE = 500
 _SUFFIX, _GONE = ".db", ".gone"
 T = TypeVar("T")
@@ -91,9 +91,11 @@ class SqliteArchive:
 
     def remove(self, keys: Sequence[Key]) -> int:
         with self._writing():
-            return sum(self._change(name, "archive_remove", of_one) for name, of_one in self._places(keys).items())
+            return sum(
+                self._change(name, "archive_remove", of_one) for name, of_one in self._partitions_of(keys).items()
+            )
 
-    def _places(self, keys: Sequence[Key]) -> dict[str, list[Key]]:
+    def _partitions_of(self, keys: Sequence[Key]) -> dict[str, list[Key]]:
         """The partitions that may hold these rows."""
         ends = {name: [key for key in keys if _begin(name) <= key[2] < _end(name)] for name in self._names()}
         return {name: found for name, found in ends.items() if found}
@@ -136,10 +138,10 @@ class SqliteArchive:
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
         values = {"ids": as_json(ids)}
         newest: dict[str, ArchiveRow] = {}
-        # No job ends before it was created, which its id tells; except with a wrong clock.
-        made = min((time_of(job_id) or 0 for job_id in ids), default=0)
+        # No job ends before it was created, whose time its id contains; except with a wrong clock.
+        created = min((time_of(job_id) or 0 for job_id in ids), default=0)
         for name in reversed(self._names()) if ids else ():
-            if _end(name) <= made and len(newest) == len(set(ids)):
+            if _end(name) <= created and len(newest) == len(set(ids)):
                 break
             for row in self._read(name, lambda db: rows_in(db.execute(SQL["archive_get"], values))) or ():
                 known = newest.get(row.id)
@@ -227,7 +229,7 @@ class SqliteArchive:
     @contextlib.contextmanager
     def _opened(self, name: str, create: bool = False) -> Iterator[sqlite3.Connection]:
         address = f"file:{quote(str(self._path(name)))}?mode={'rwc' if create else 'rw'}"
-        db = sqlite3.connect(address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+        db = sqlite3.connect(address, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=True)
         try:
             # A rollback journal, not a WAL: a partition at rest is a single file. Fully synchronous: the job is about
             # to be deleted from its store.
@@ -248,11 +250,11 @@ class SqliteArchive:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One writer at a time, over all processes: nobody adds to a file that another process removes."""
+        """One writer at a time, over all processes: no process adds to a file that another one removes."""
         with explained(self._folder), self._lock:
             self._store.make_folder()
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            turnstile = Turnstile(self._folder / "turnstile", _PATIENCE)
+            turnstile = Turnstile(self._folder / "turnstile", _LOCK_TIMEOUT)
             turnstile.open()
             try:
                 turnstile.enter()
@@ -268,13 +270,13 @@ class SqliteArchive:
     def start_afresh(self) -> None:
         self._lock = threading.RLock()
 
-    def stand_still(self) -> None:
+    def pause(self) -> None:
         self._lock.acquire()
 
-    def make_way(self) -> None:
+    def close_files(self) -> None:
         """No file is open outside of a call."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._lock.release()
 
 

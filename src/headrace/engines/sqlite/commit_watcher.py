@@ -22,7 +22,7 @@ from headrace.errors import EngineUnavailable
 
 _names = msgspec.json.Decoder(list[str])
 _FASTEST, _SLOWEST = 0.005, 0.05
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 class CommitWatcher:
@@ -49,9 +49,9 @@ class CommitWatcher:
         if self._pid != os.getpid():
             self._start_afresh()
         with self._lock:
-            self._expected[job_id] = time.monotonic() + _PATIENCE
+            self._expected[job_id] = time.monotonic() + _TIMEOUT
             if self._thread is None:
-                thread = threading.Thread(target=self._keep, name="headrace-commit-watcher", daemon=True)
+                thread = threading.Thread(target=self._run, name="headrace-commit-watcher", daemon=True)
                 with contextlib.suppress(RuntimeError):  # no thread can be started; the job is stored all the same
                     thread.start()
                     self._thread = thread
@@ -68,13 +68,13 @@ class CommitWatcher:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         pause, seen = _FASTEST, None
         while self._is_needed():
             try:
                 before, seen = seen, self._store.change_count()
                 if seen != before:
-                    self._ring_for_those_who_came()
+                    self._ring_for_arrived()
             except (EngineUnavailable, sqlite3.Error):
                 seen = None  # users of the store get the error
             if self._wake.wait(pause):
@@ -91,13 +91,13 @@ class CommitWatcher:
                 self._thread = None
             return bool(self._expected)
 
-    def _ring_for_those_who_came(self) -> None:
+    def _ring_for_arrived(self) -> None:
         with self._lock:
             expected = list(self._expected)
         with self._store.reading() as db:
-            came = _names.decode(scalar(db, SQL["existing_ids"], {"ids": as_json(expected)}))
-        if came:
+            committed = _names.decode(scalar(db, SQL["existing_ids"], {"ids": as_json(expected)}))
+        if committed:
             self._ring()
             with self._lock:
-                for job_id in came:
+                for job_id in committed:
                     self._expected.pop(job_id, None)

@@ -39,8 +39,8 @@ def check_copy(path: Path) -> None:
         if not version:
             raise ConfigError(f"{path} has no tables of headrace; is it a backup?")
         refuse_unknown(db, version, str(path))
-        if (verdict := scalar(db, "PRAGMA integrity_check(1)")) != "ok":
-            raise ConfigError(f"{path} is damaged: {verdict}; take another backup")
+        if (damage := scalar(db, "PRAGMA integrity_check(1)")) != "ok":
+            raise ConfigError(f"{path} is damaged: {damage}; take another backup")
         if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
             raise ConfigError(f"{path} is damaged: it has rows of a job that does not exist")
 
@@ -50,7 +50,7 @@ def check_schema(path: Path) -> None:
     with _damage_reported(path), reading(path) as db:
         if changed := deviations(db, version_of(db)):
             raise ConfigError(
-                f"{path}: {'; '.join(changed[:3])}. Somebody has changed the schema. If you trust the file, put that "
+                f"{path}: {'; '.join(changed[:3])}. The schema was changed. If you trust the file, put that "
                 "right in a copy of it with the sqlite3 shell; else take another backup"
             )
 

@@ -30,7 +30,7 @@ def repair(database: Database, limit: int) -> int:
 
 
 def _ids(tx: Transaction, kind: str) -> list[bytes]:
-    stored = map(bytes.fromhex, _hexes.decode(tx.ask(f"unusual_ids_of_{kind}")))
+    stored = map(bytes.fromhex, _hexes.decode(tx.fetch(f"unusual_ids_of_{kind}")))
     return [each for each in stored if _shown(each).encode() != each]
 
 

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
 _numbers = msgspec.json.Decoder(list[int])
-_BATCH_OF_TIME = 5000
+_DUE_BATCH_SIZE = 5000
 T = TypeVar("T")
 
 
@@ -85,13 +85,15 @@ class SqliteEngine:
         durability: Durability = "normal",
         auto_migrate: bool = True,
         clock: Clock | None = None,
-        tells: bool = True,
+        record_events: bool = True,
     ) -> None:
         if path is None:
-            self._scratch: TemporaryStore | None = _new_scratch()
-            self.store = SqliteDatabase(self._scratch.path, "off", make_room=self._scratch.make_room)
+            self._temporary_store: TemporaryStore | None = _new_temporary_store()
+            self.store = SqliteDatabase(
+                self._temporary_store.path, "off", prepare_folder=self._temporary_store.create_folder
+            )
         else:
-            self._scratch, self.store = None, SqliteDatabase(path, durability)
+            self._temporary_store, self.store = None, SqliteDatabase(path, durability)
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.queries = SqlQueries(self)
@@ -105,14 +107,14 @@ class SqliteEngine:
         self.events = SqlEventStore(self)
         self.handled = 0  # jobs stored or settled by this process; counted without a lock, so approximate
         self._auto_migrate = auto_migrate
-        self._tells = tells
+        self._record_events = record_events
         self._local_bells = LocalBells(self.store.folder)
         self._commit_watcher = CommitWatcher(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
         self._rules_cache = RulesCache()
         self._cursors: dict[str, str] = {}
-        self._minds_rules = False
-        self._meets_kin = False
+        self._has_rules = False
+        self._has_dependencies = False
         self._ready = False
 
     # -- the hot path
@@ -125,8 +127,8 @@ class SqliteEngine:
                 if not names <= self._known_queues:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
-                    unique_insert.run(unique_insert.make_room(jobs, lengths), SqliteTransaction(db))
-                fresh = inserts.insert(db, self._rules_cache.placed(jobs), whole, self._tells)
+                    unique_insert.run(unique_insert.refuse_if_full(jobs, lengths), SqliteTransaction(db))
+                fresh = inserts.insert(db, self._rules_cache.with_lanes(jobs), whole, self._record_events)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -143,15 +145,15 @@ class SqliteEngine:
         try:
             with self.store.writing() as db:
                 lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
-                received = self._rules_cache.received(candidates)
-                verdicts = unique_insert.run(
-                    unique_insert.insert_unique(received, whole, lengths, at), SqliteTransaction(db)
+                with_lanes = self._rules_cache.candidates_with_lanes(candidates)
+                results = unique_insert.run(
+                    unique_insert.insert_unique(with_lanes, whole, lengths, at), SqliteTransaction(db)
                 )
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
         self.ring("work")
-        return verdicts
+        return results
 
     def insert_graph(
         self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
@@ -160,16 +162,16 @@ class SqliteEngine:
         at = self.at(now)
         with self.store.writing() as db:
             lengths = self._lengths(db, {job.queue for job in jobs})
-            placed = self._rules_cache.placed(jobs)
+            with_lanes = self._rules_cache.with_lanes(jobs)
             effects = unique_insert.run(
-                dependencies.insert_graph(placed, edges, flow, lengths, at), SqliteTransaction(db)
+                dependencies.insert_graph(with_lanes, edges, flow, lengths, at), SqliteTransaction(db)
             )
         effects.work = True
         effects.ring(self.ring)
 
     def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
         if not self._rules_cache.are_fresh:
-            self._rules_cache.learn(SqliteTransaction(db))
+            self._rules_cache.refresh(SqliteTransaction(db))
         return self._rules_cache.lengths_of(queues)
 
     def exchange(
@@ -184,41 +186,41 @@ class SqliteEngine:
         at = self.at(now)
         with self.store.writing() as db:
             settle.note(db, notes)
-            turn = SettleRun(db, at, kin_first=self._meets_kin)
-            refused = turn.settle_and_tell(outcomes, want.worker if want else None, groups)
-            effects = turn.effects
+            settle_run = SettleRun(db, at, dependencies_first=self._has_dependencies)
+            refused = settle_run.settle_with_events(outcomes, want.worker if want else None, groups)
+            effects = settle_run.effects
             answer = self._claim(db, want, at, effects) if want and want.limit > 0 else ExchangeResult([], [])
         if outcomes:
-            self._meets_kin = turn.met_kin
+            self._has_dependencies = settle_run.had_dependencies
             self.handled += len(outcomes)
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
         effects.work |= any(map(starts_again, outcomes))
         # Under limits, any finished job may let another worker's job start.
-        effects.work |= bool(outcomes and self._minds_rules)
+        effects.work |= bool(outcomes and self._has_rules)
         effects.ring(self.ring)
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
     def _claim(self, db: sqlite3.Connection, want: ClaimRequest, now: int, effects: Wakeups) -> ExchangeResult:
-        due, lapses, names, text = db.execute(SQL["claim_preamble"]).fetchone()
-        book = rules_snapshot(text)
-        self._minds_rules = book.is_minded
+        due, next_expiry, names, text = db.execute(SQL["claim_preamble"]).fetchone()
+        snapshot = rules_snapshot(text)
+        self._has_rules = snapshot.has_rules
         if names is None:  # a store status is set: dependents may not have arrived, and its end will ring
-            return ExchangeResult([], [], None, (), book.weights)
+            return ExchangeResult([], [], None, (), snapshot.weights)
         queues = _names.decode(names)
-        if _is_past(lapses, now):
-            effects.add(lease_recovery.lapse(SqliteTransaction(db), now, _BATCH_OF_TIME)[1])
-            due, lapses, *_ = db.execute(SQL["claim_preamble"]).fetchone()
-            if _is_past(lapses, now):  # too many for one commit: none of the rest may start, so claim again
-                return ExchangeResult([], [], now, tuple(queues), book.weights)
+        if _is_past(next_expiry, now):
+            effects.add(lease_recovery.cancel_expired(SqliteTransaction(db), now, _DUE_BATCH_SIZE)[1])
+            due, next_expiry, *_ = db.execute(SQL["claim_preamble"]).fetchone()
+            if _is_past(next_expiry, now):  # too many for one commit: none of the rest may start, so claim again
+                return ExchangeResult([], [], now, tuple(queues), snapshot.weights)
         if _is_past(due, now):
-            seqs = scalar(db, SQL["due"], {"now": now, "limit": _BATCH_OF_TIME})
+            seqs = scalar(db, SQL["due"], {"now": now, "limit": _DUE_BATCH_SIZE})
             db.execute(SQL["promote"], {"seqs": seqs})
             db.execute(SQL["append_move_events"], {"type": "job.promoted", "seqs": seqs, "now": now})
             due, _, _, text = db.execute(SQL["claim_preamble"]).fetchone()
-            book = rules_snapshot(text)  # promoted jobs may have lanes
-        taking = ClaimRun(db, want, book, self._cursors, now)
-        claims = taking.all_that_fits(queues)
-        return ExchangeResult([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
+            snapshot = rules_snapshot(text)  # promoted jobs may have lanes
+        claim_run = ClaimRun(db, want, snapshot, self._cursors, now)
+        claims = claim_run.claim_all(queues)
+        return ExchangeResult([], claims, earlier(due, claim_run.next_at), tuple(queues), snapshot.weights)
 
     def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         return steps.save_step(self, lease, step, self.at(now))
@@ -286,7 +288,7 @@ class SqliteEngine:
             return self._local_bells.listen(topic, lambda: False)
         others = _Changed(self.store.changes_of_others)
         if topic == "events":
-            own = _Changed(lambda: self.store.tellings)
+            own = _Changed(lambda: self.store.event_commits)
             return self._local_bells.listen(topic, lambda: others() | own())
         # With sockets, every commit of this process has rung.
         return self._local_bells.listen(topic, _Changed(self.store.change_count), others)
@@ -354,8 +356,8 @@ class SqliteEngine:
 
     def close(self) -> None:
         self.disconnect()
-        if self._scratch is not None:
-            self._scratch.remove()
+        if self._temporary_store is not None:
+            self._temporary_store.remove()
         self.start_over()
 
     def start_over(self) -> None:
@@ -381,7 +383,7 @@ class _Changed:
         return before != self._seen
 
 
-def _new_scratch() -> TemporaryStore:
+def _new_temporary_store() -> TemporaryStore:
     # Deferred: a store with a path does not need it.
     from headrace.engines.sqlite.temporary_store import TemporaryStore
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headrace.core.health.findings import Finding, StoragePart, WriteContention, contention_findings
-from headrace.engines.sql.maintenance import fitting
+from headrace.engines.sql.maintenance import matching_tables
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
@@ -40,7 +40,7 @@ def facts(store: SqliteDatabase) -> dict[str, str | int]:
 
 
 def findings(store: SqliteDatabase, url: str) -> list[Finding]:
-    """Problems of the file; its contents are checked elsewhere."""
+    """Problems of the file; `sql.maintenance` checks its contents."""
     with store.reading() as db:
         found = list(_of_damage(db))
         if not found:
@@ -65,16 +65,16 @@ def findings(store: SqliteDatabase, url: str) -> list[Finding]:
 
 
 def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
-    if (verdict := scalar(db, "PRAGMA quick_check(1)")) != "ok":
+    if (damage := scalar(db, "PRAGMA quick_check(1)")) != "ok":
         yield Finding(
             code="damaged",
-            sentence=f"the file is damaged: {verdict}",
+            sentence=f"the file is damaged: {damage}",
             advice="stop the workers and restore a backup, or recover it with the sqlite3 shell",
         )
     if changed := deviations(db, version_of(db)):
         yield Finding(
             code="changed_schema",
-            sentence=f"somebody has changed the schema: {'; '.join(changed[:3])}",
+            sentence=f"the schema was changed: {'; '.join(changed[:3])}",
             advice="put it right with the sqlite3 shell; a backup with it can't be restored",
         )
     if scalar(db, "PRAGMA journal_mode") != "wal":
@@ -104,7 +104,7 @@ def storage(store: SqliteDatabase, pattern: str, limit: int) -> list[StoragePart
         names = [str(row[0]) for row in db.execute(_TABLES)]
         return [
             StoragePart(name=shown, kind="table", entries=_rows_of(db, name), bytes=_bytes_of(db, name))
-            for name, shown in fitting(names, pattern, limit)
+            for name, shown in matching_tables(names, pattern, limit)
         ]
 
 

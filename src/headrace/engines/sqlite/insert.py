@@ -26,19 +26,19 @@ def _statement(rows: int) -> str:
     return SQL["insert"].replace("{rows}", ", ".join([_PLACES] * rows))
 
 
-def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: bool = True) -> list[bool]:
+def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, record_events: bool = True) -> list[bool]:
     """Insert the jobs whose id is free, with their events; which ones were. With `whole`, all or DuplicateJob."""
     fresh = [_write(db, jobs) == 1] if len(jobs) == 1 else _write_fresh(db, jobs)
     if whole and not all(fresh):
         raise DuplicateJob(jobs[fresh.index(False)].id)
     stored = jobs if all(fresh) else list(itertools.compress(jobs, fresh))
     _tag(db, [job for job in stored if job.tags])
-    if tells and stored:
-        tell(db, page(arrivals(stored)))
+    if record_events and stored:
+        append_events(db, page(arrivals(stored)))
     return fresh
 
 
-def tell(db: sqlite3.Connection, batch: EventBatch) -> int:
+def append_events(db: sqlite3.Connection, batch: EventBatch) -> int:
     """Append a page of events in the transaction; its number."""
     return db.execute(SQL["append_events"], {"page": batch.text, "size": batch.size, "at": batch.at}).lastrowid or 0
 

@@ -41,7 +41,7 @@ _store_status = msgspec.json.Decoder(StoreStatus)
 R = TypeVar("R")
 MakeSteps = Callable[[RulesCache, int], Steps[R]]
 # The jobs, the steps to insert them, and the id of a job that shows that they are committed.
-Storing = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
+InsertPlan = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
 
 class SqliteJoinedHost(Protocol):
@@ -66,14 +66,14 @@ class SqliteJoined:
         self.insert_unique([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.aadmit([UniqueInsert(job) for job in jobs])
+        await self.ainsert_unique([UniqueInsert(job) for job in jobs])
 
     def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        return self._store(borrowed_sqlite(self._connection, self._host.url), *_admission(candidates))
+        return self._store(borrowed_sqlite(self._connection, self._host.url), *_unique_insert(candidates))
 
-    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         borrowed = async_borrowed_sqlite(self._connection, self._host.url)
-        return await borrowed.share(lambda inner: self._store(inner, *_admission(candidates)))
+        return await borrowed.share(lambda inner: self._store(inner, *_unique_insert(candidates)))
 
     def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         self._store(borrowed_sqlite(self._connection, self._host.url), *_graph_insert(jobs, edges, flow))
@@ -117,7 +117,7 @@ class SqliteJoined:
             _refuse_if_moved(db)
             tx = SqliteTransaction(_as_connection(db))
             rules = RulesCache()
-            rules.learn(tx)
+            rules.refresh(tx)
             answer = unique_insert.run(make_steps(rules, now), tx)
             db.execute("RELEASE headrace")
             return answer
@@ -149,21 +149,21 @@ class SqliteJoined:
             )
 
 
-def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]]:
+def _unique_insert(candidates: Sequence[UniqueInsert]) -> InsertPlan[list[UniqueResult]]:
     jobs = [candidate.job for candidate in candidates]
     queues = {job.queue for job in jobs}
 
     def insert_unique(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
-        return unique_insert.insert_unique(rules.received(candidates), True, rules.lengths_of(queues), now)
+        return unique_insert.insert_unique(rules.candidates_with_lanes(candidates), True, rules.lengths_of(queues), now)
 
     return jobs, insert_unique, lambda results: results[-1].id
 
 
-def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> Storing[Wakeups]:
+def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> InsertPlan[Wakeups]:
     queues = {job.queue for job in jobs}
 
     def insert_graph(rules: RulesCache, now: int) -> Steps[Wakeups]:
-        return dependencies.insert_graph(rules.placed(jobs), edges, flow, rules.lengths_of(queues), now)
+        return dependencies.insert_graph(rules.with_lanes(jobs), edges, flow, rules.lengths_of(queues), now)
 
     return jobs, insert_graph, lambda _: jobs[-1].id
 

@@ -44,11 +44,11 @@ _MINUTE = 60_000
 
 _PAGE = 4096
 _LONG_LOG = 64 * 2**20  # truncated even under load; SQLite restarts the log from 16 MB on anyway
-_IDLE_LOG = 4 * 2**20  # truncated when nobody writes
+_IDLE_LOG = 4 * 2**20  # truncated when no process writes
 _FREE_PAGES, _FREE_SHARE = 4096, 0.25  # free pages are reused: only a large amount is given back
-_PAGES_GIVEN_BACK = 128  # about 2 ms
+_PAGES_FREED = 128  # about 2 ms
 _PAGES_COPIED = 256
-_BREATH = 0.002  # pause between two steps of a copy
+_COPY_PAUSE = 0.002  # pause between two steps of a copy
 _ROWS_ANALYZED = 1000
 
 
@@ -91,8 +91,8 @@ class SqliteMaintenance:
         renamed = {"damaged_ids": damaged_ids.repair(self._engine, limit)} if "damaged_ids" in codes else {}
         return renamed | maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
-        return maintenance.cap(self._engine, what, most, after, limit)
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+        return maintenance.trim_history(self._engine, what, most, after, limit)
 
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
@@ -120,7 +120,7 @@ class SqliteMaintenance:
             try:
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
-                db.execute(f"PRAGMA busy_timeout={self._store.patience_ms}")
+                db.execute(f"PRAGMA busy_timeout={self._store.lock_timeout_ms}")
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
         self._engine.prepare()
@@ -129,8 +129,8 @@ class SqliteMaintenance:
             with self._store.alone() as db:
                 db.execute("VACUUM")
         else:
-            while self._give_back():
-                time.sleep(_BREATH)
+            while self._free_some_pages():
+                time.sleep(_COPY_PAUSE)
         self._analyze()
         self._shorten_log()
         return {"size_before": before, "size_after": health.size_of(self._store, "")}
@@ -140,22 +140,22 @@ class SqliteMaintenance:
             db.execute(f"PRAGMA analysis_limit={_ROWS_ANALYZED}")
             db.execute("PRAGMA optimize")
 
-    def _give_back(self, *, only_much: bool = False) -> bool:
+    def _free_some_pages(self, *, only_if_many: bool = False) -> bool:
         """Free a few unused pages; whether there are more to free."""
-        if not self._free_pages(only_much):
+        if not self._free_pages(only_if_many):
             return False
         with self._store.alone() as db:
             # As a script: execute() steps a statement without columns only once, which would free a single page.
-            db.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})")
-        return self._free_pages(only_much) > 0
+            db.executescript(f"PRAGMA incremental_vacuum({_PAGES_FREED})")
+        return self._free_pages(only_if_many) > 0
 
-    def _free_pages(self, only_much: bool) -> int:
+    def _free_pages(self, only_if_many: bool) -> int:
         with self._store.reading() as db:
-            # Only if somebody created the file with it: it may cost up to 4 % of every enqueue and settle.
+            # Only if the file was created with it: it may cost up to 4 % of every enqueue and settle.
             if scalar(db, "PRAGMA auto_vacuum") != 2:
                 return 0
             free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")
-        return 0 if only_much and (free < _FREE_PAGES or free < _FREE_SHARE * pages) else int(free)
+        return 0 if only_if_many and (free < _FREE_PAGES or free < _FREE_SHARE * pages) else int(free)
 
     # -- in small pieces
 
@@ -167,7 +167,7 @@ class SqliteMaintenance:
             self._shorten_log()
         if "optimize" in kinds and self._is_to_be_analyzed(at):
             self._analyze()
-        return "vacuum" in kinds and self._give_back(only_much=True)
+        return "vacuum" in kinds and self._free_some_pages(only_if_many=True)
 
     def _log_is_long(self) -> bool:
         size = health.size_of(self._store, "-wal")
@@ -200,24 +200,24 @@ class SqliteMaintenance:
     # -- copies
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
-        def breathe(_status: int, remaining: int, total: int) -> None:
+        def report(_status: int, remaining: int, total: int) -> None:
             if progress is not None:
                 progress(total - remaining, total)
-            time.sleep(_BREATH)
+            time.sleep(_COPY_PAUSE)
 
         self._engine.prepare()
-        with explained(path), contextlib.closing(sqlite3.connect(path)) as copy, self._store.reading() as db:
-            # One read transaction for all of it: otherwise the copy would restart whenever somebody commits.
+        with explained(path), contextlib.closing(sqlite3.connect(path)) as target, self._store.reading() as db:
+            # One read transaction for all of it: otherwise the copy would restart whenever another process commits.
             db.execute("BEGIN")
             try:
                 scalar(db, SQL["store_status"])  # the snapshot starts here
-                db.backup(copy, pages=_PAGES_COPIED, progress=breathe)
+                db.backup(target, pages=_PAGES_COPIED, progress=report)
             finally:
                 db.execute("ROLLBACK")
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
         with copy_files.reading(path) as source, self._store.alone() as db:
             source.backup(db)
         self._engine.start_over()

@@ -31,21 +31,21 @@ def note(db: sqlite3.Connection, notes: Sequence[JobNote]) -> None:
 
 
 class SettleRun:
-    """The outcomes of one exchange. `kin_first` saves a failing attempt where many jobs have dependencies."""
+    """The outcomes of one exchange. `dependencies_first` saves a failing attempt where many jobs have dependencies."""
 
-    def __init__(self, db: sqlite3.Connection, now: int, *, kin_first: bool) -> None:
+    def __init__(self, db: sqlite3.Connection, now: int, *, dependencies_first: bool) -> None:
         self._db = db
         self._now = now
-        self._kin_first = kin_first
+        self._dependencies_first = dependencies_first
         self._completed: list[Outcome] = []
         self.effects = Wakeups()
-        self.met_kin = False
+        self.had_dependencies = False
 
-    def settle_and_tell(
+    def settle_with_events(
         self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[EventGroup]
     ) -> list[Outcome]:
         """Settle, and append the worker's events before those that follow from them."""
-        seq = insert.tell(self._db, page(groups)) if groups else 0
+        seq = insert.append_events(self._db, page(groups)) if groups else 0
         refused = self.settle(outcomes, worker) if outcomes else []
         if groups and len(self._completed) < len([o for o in outcomes if o.event is Trigger.SUCCEED]):
             corrected = page(narrowed(groups, {outcome.id for outcome in self._completed}))
@@ -54,7 +54,7 @@ class SettleRun:
 
     def settle(self, outcomes: Sequence[Outcome], worker: str | None) -> list[Outcome]:
         """Settle current outcomes; record and return the stale ones."""
-        left = self._settle_linked(outcomes) if self._kin_first else outcomes
+        left = self._settle_linked(outcomes) if self._dependencies_first else outcomes
         if not left or self._settle_whole(left):
             return []
         fresh, stale = _divide(self._db, left)
@@ -74,7 +74,7 @@ class SettleRun:
         settled = dependencies.settle(SqliteTransaction(self._db), outcomes, writer, self._now)
         self._completed += writer.completed
         self.effects.add(settled.effects)
-        self.met_kin |= bool(settled.places)
+        self.had_dependencies |= bool(settled.places)
         return [outcome for place, outcome in enumerate(outcomes) if place not in settled.places]
 
     def _settle_whole(self, outcomes: Sequence[Outcome]) -> bool:
@@ -86,12 +86,12 @@ class SettleRun:
         applied = _complete(self._db, done, 0) if done else 0
         if len(done) < len(outcomes):
             applied += _settle(self._db, [o for o in outcomes if o.event is not Trigger.SUCCEED], 0)
-        whole = applied == len(outcomes)
-        if not whole:
+        is_complete = applied == len(outcomes)
+        if not is_complete:
             self._db.execute("ROLLBACK TO settle")
         self._db.execute("RELEASE settle")
-        self._completed += done if whole else []
-        return whole
+        self._completed += done if is_complete else []
+        return is_complete
 
 
 class _SqliteSettleWriter:
@@ -116,8 +116,8 @@ def _complete(db: sqlite3.Connection, outcomes: list[Outcome], with_dependencies
 
 def _settle(db: sqlite3.Connection, outcomes: list[Outcome], with_dependencies: int) -> int:
     """Settle outcomes other than plain successes, recording what the row is about to lose."""
-    if loud := [outcome for outcome in outcomes if not outcome.quiet]:
-        db.execute(SQL["record_outcomes"], {"o": as_json(loud)})
+    if recorded := [outcome for outcome in outcomes if not outcome.quiet]:
+        db.execute(SQL["record_outcomes"], {"o": as_json(recorded)})
     if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.letter]:
         db.execute(SQL["add_dead_letters_of_outcomes"], {"o": as_json(failed)})
     applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "with_dependencies": with_dependencies}).rowcount
@@ -126,11 +126,11 @@ def _settle(db: sqlite3.Connection, outcomes: list[Outcome], with_dependencies: 
 
 
 def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    behind = set(_numbers.decode(scalar(db, SQL["stale_outcomes"], {"o": as_json(outcomes)})))
+    stale_positions = set(_numbers.decode(scalar(db, SQL["stale_outcomes"], {"o": as_json(outcomes)})))
     fresh: dict[str, Outcome] = {}
     stale: list[Outcome] = []
     for index, outcome in enumerate(outcomes):
-        if index in behind or outcome.id in fresh:  # a second outcome of one claim is stale as well
+        if index in stale_positions or outcome.id in fresh:  # a second outcome of one claim is stale as well
             stale.append(outcome)
         else:
             fresh[outcome.id] = outcome

@@ -24,7 +24,7 @@ class TemporaryStore:
         self.path = self._folder / "memory.db"
         weakref.finalize(self, _remove, self._folder, self._maker)
 
-    def make_room(self) -> None:
+    def create_folder(self) -> None:
         """Create the folder again if it is gone: a closed engine may be used once more."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         # Its name was free meanwhile, in a folder where every user may write.

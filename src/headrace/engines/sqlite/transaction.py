@@ -24,7 +24,7 @@ class SqliteTransaction:
     def run(self, statement: str, /, where: str = "", **values: Any) -> int:
         return self._db.execute(SQL[statement].replace("{where}", where), values).rowcount
 
-    def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
+    def fetch(self, statement: str, /, where: str = "", **values: Any) -> Any:
         return scalar(self._db, SQL[statement].replace("{where}", where), values)
 
     def insert(self, jobs: Sequence[NewJob]) -> list[bool]:

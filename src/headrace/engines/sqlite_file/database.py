@@ -40,8 +40,8 @@ class SqliteDatabase:
         self,
         path: Path,
         durability: Durability = "normal",
-        patience: float = 5.0,
-        make_room: Callable[[], None] | None = None,
+        lock_timeout: float = 5.0,
+        prepare_folder: Callable[[], None] | None = None,
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             found, needed = sqlite3.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
@@ -51,11 +51,11 @@ class SqliteDatabase:
         self._file: tuple[int, int] | None = None
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
-        self._patience = patience
-        self.patience_ms = int(patience * 1000)
-        self._make_room = make_room
+        self._lock_timeout = lock_timeout
+        self.lock_timeout_ms = int(lock_timeout * 1000)
+        self._prepare_folder = prepare_folder
         self._watchers = self._writers = 0
-        self.tellings = 0  # commits of this process, except quiet ones
+        self.event_commits = 0  # commits of this process, except quiet ones
         self.start_afresh()
         guard_through_forks(self)
 
@@ -67,7 +67,7 @@ class SqliteDatabase:
         self._readers: list[sqlite3.Connection] = []
         self._reads = 0
         self._reader_guard = threading.Condition()  # readers must not wait for a writer of their process
-        self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
+        self._turnstile = Turnstile(self.folder / "turnstile", self._lock_timeout)
 
     def turns(self) -> tuple[int, int]:
         """How often this process got the write lock, and how often late."""
@@ -84,8 +84,8 @@ class SqliteDatabase:
 
     def begin(self) -> sqlite3.Connection:
         """Take the write lock; `end` releases it."""
-        if not self._lock.acquire(timeout=self._patience):
-            raise EngineUnavailable(f"no write lock within {self._patience:g} s: another thread holds it")
+        if not self._lock.acquire(timeout=self._lock_timeout):
+            raise EngineUnavailable(f"no write lock within {self._lock_timeout:g} s: another thread holds it")
         try:
             connection = self._writer or self._open_writer()
             self._turnstile.enter()
@@ -100,14 +100,14 @@ class SqliteDatabase:
             raise translated(error, self.path) from error.__cause__
         return connection
 
-    def end(self, connection: sqlite3.Connection, word: str) -> None:
+    def end(self, connection: sqlite3.Connection, statement: str) -> None:
         """COMMIT or ROLLBACK, and let the next writer in."""
         try:
-            connection.execute(word)
+            connection.execute(statement)
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
-            if word == "COMMIT":
+            if statement == "COMMIT":
                 raise translated(error, self.path) from error
         finally:
             self._turnstile.leave()
@@ -136,7 +136,7 @@ class SqliteDatabase:
                 self._return_reader(connection)
 
     def change_count(self) -> tuple[int, int]:
-        """Differs from the last value if anybody else has committed since, or if that is unknown."""
+        """Differs from the last value if another connection has committed since, or if that is unknown."""
         with explained(self.path), self._reader_guard:
             if self._watcher is None:
                 self._watcher = self.connect()
@@ -199,26 +199,26 @@ class SqliteDatabase:
             return self._writer
 
     def _refuse_other_file(self) -> None:
-        """Refuse a file that was deleted: this process could still write to it, but nobody would ever see that."""
+        """Refuse a file that was deleted: this process could still write to it, but no other process would see that."""
         if _identity(self._name) != self._file:
-            gone = EngineUnavailable(
+            deleted = EngineUnavailable(
                 f"{self.path}: the file was deleted or replaced while this program had it open; nothing is stored. "
                 "Put it back, or restart every program that uses it"
             )
-            gone.permanent = True
-            raise gone
+            deleted.permanent = True
+            raise deleted
 
     def make_folder(self) -> None:
         """Create the folder beside the file, for this user alone; a cleanup may have removed it."""
-        if self._make_room is not None:
-            self._make_room()
+        if self._prepare_folder is not None:
+            self._prepare_folder()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def connect(self, cache_kilobytes: int = 2000) -> sqlite3.Connection:
         """A new connection with our settings, in autocommit, for use by one thread at a time."""
         connection = sqlite3.connect(
             self.path,
-            timeout=self._patience,
+            timeout=self._lock_timeout,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
@@ -251,23 +251,23 @@ class SqliteDatabase:
             self._turnstile.close()
 
     def __del__(self) -> None:
-        # Nobody closed the store: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
+        # The store was not closed: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
         with contextlib.suppress(Exception):
             self.close()
 
     # -- around a fork
 
-    def stand_still(self) -> None:
-        """Block all reads and writes until `go_on`."""
+    def pause(self) -> None:
+        """Block all reads and writes until `resume`."""
         self._lock.acquire()
         self._reader_guard.acquire()
 
-    def make_way(self) -> None:
+    def close_files(self) -> None:
         """Wait for running reads, then close everything."""
         self._reader_guard.wait_for(lambda: not self._reads, _READS_AWAITED)
         self.close()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._reader_guard.release()
         self._lock.release()
 
@@ -275,9 +275,9 @@ class SqliteDatabase:
 class _Guarded(Protocol):
     """An object with open database files, which must be closed during a fork."""
 
-    def stand_still(self) -> None: ...
-    def make_way(self) -> None: ...
-    def go_on(self) -> None: ...
+    def pause(self) -> None: ...
+    def close_files(self) -> None: ...
+    def resume(self) -> None: ...
     def start_afresh(self) -> None: ...
 
 
@@ -301,13 +301,13 @@ class _ForkGuard:
         halted: list[_Guarded] = []
         self._halted.append(halted)
         for store in list(self.stores):
-            store.stand_still()
+            store.pause()
             halted.append(store)
-            store.make_way()
+            store.close_files()
 
     def after_in_parent(self) -> None:
         for store in self._halted.pop():
-            store.go_on()
+            store.resume()
         self.lock.release()
 
     def after_in_child(self) -> None:
@@ -345,7 +345,7 @@ class WriteTransaction:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         self._store.end(self._connection, "COMMIT" if error is None else "ROLLBACK")
         if not self._quiet:
-            self._store.tellings += 1
+            self._store.event_commits += 1
         if error is not None and (mapped := translated(error, self._store.path)) is not error:
             raise mapped from error
 

@@ -40,9 +40,9 @@ def translated(error: BaseException, path: Path) -> BaseException:
     """EngineUnavailable with advice for an error of SQLite or the file system; any other error unchanged."""
     if isinstance(error, OSError):
         advice = _FILE_ADVICE.get(error.errno or 0)
-        away = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
-        away.permanent = error.errno != errno.ENOSPC
-        return away
+        unavailable = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+        unavailable.permanent = error.errno != errno.ENOSPC
+        return unavailable
     name = getattr(error, "sqlite_errorname", None) or ""
     advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
     if "no such table: headrace_" in str(error):
@@ -51,9 +51,9 @@ def translated(error: BaseException, path: Path) -> BaseException:
         advice = _OWN
     if advice is None:
         return error
-    away = EngineUnavailable(f"{path}: {error}; {advice}")
-    away.permanent = name.startswith(_PERMANENT)
-    return away
+    unavailable = EngineUnavailable(f"{path}: {error}; {advice}")
+    unavailable.permanent = name.startswith(_PERMANENT)
+    return unavailable
 
 
 @contextlib.contextmanager

@@ -34,9 +34,9 @@ class Turnstile:
     It counts its turns and those that were late: many late ones mean that the store has outgrown a file.
     """
 
-    def __init__(self, path: Path, patience: float) -> None:
+    def __init__(self, path: Path, timeout: float) -> None:
         self._path = path
-        self._patience = patience
+        self._timeout = timeout
         self._fd = -1
         self.turns = 0
         self.late = 0
@@ -62,11 +62,11 @@ class Turnstile:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self.late += time.monotonic() - began > _LATE
                 return
-            if time.monotonic() - began > self._patience:
+            if time.monotonic() - began > self._timeout:
                 self.late += 1
                 raise EngineUnavailable(
-                    f"the database stayed locked for {self._patience:g} s; is a process stopped while it writes? "
-                    f"`headrace workers` shows who is alive"
+                    f"the database stayed locked for {self._timeout:g} s; is a process stopped while it writes? "
+                    f"`headrace workers` shows which workers are alive"
                 )
 
     def leave(self) -> None:

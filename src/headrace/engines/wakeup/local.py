@@ -39,9 +39,9 @@ class SocketBell:
         self._address, self._socket = _bound_at(find_address())
         # Rings from its own process use a socket pair, which no cleanup of the folder can remove.
         self._rung = False
-        self._own, self._rope = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._own, self._own_sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._own.setblocking(False)
-        self._rope.setblocking(False)
+        self._own_sender.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._poll.register(self._own, select.POLLIN)
@@ -50,7 +50,7 @@ class SocketBell:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _BACKSTOP if deadline is None else min(_BACKSTOP, deadline - time.monotonic())
-            if self._heard(max(left, 0.0)) or self._changed() or self._bound_anew():
+            if self._drain(max(left, 0.0)) or self._changed() or self._rebind():
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -60,17 +60,17 @@ class SocketBell:
         if not self._rung:
             self._rung = True
             try:
-                self._rope.send(b"")
+                self._own_sender.send(b"")
             except OSError:
                 self._rung = False
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._address)
-        for end in (self._socket, self._own, self._rope):
+        for end in (self._socket, self._own, self._own_sender):
             end.close()
 
-    def _heard(self, seconds: float) -> bool:
+    def _drain(self, seconds: float) -> bool:
         if not self._poll.poll(math.ceil(seconds * 1000)):
             return False
         for end in (self._socket, self._own):
@@ -81,7 +81,7 @@ class SocketBell:
         self._rung = False
         return True
 
-    def _bound_anew(self) -> bool:
+    def _rebind(self) -> bool:
         """Whether the socket was missing from its folder and is bound again: rings may have been lost meanwhile."""
         if os.path.lexists(self._address):
             return False
@@ -99,14 +99,14 @@ class SocketBell:
 def _bound_at(address: str) -> tuple[str, socket.socket]:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(address)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made.setblocking(False)
+    new_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    new_socket.setblocking(False)
     try:
-        made.bind(address)
+        new_socket.bind(address)
     except OSError:
-        made.close()
+        new_socket.close()
         raise
-    return address, made
+    return address, new_socket
 
 
 class PollBell:
@@ -140,7 +140,7 @@ class LocalBells:
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
         self._sockets = hasattr(socket, "AF_UNIX")
-        self._held: int | None = None
+        self._folder_fd: int | None = None
         self._senders: dict[int, socket.socket] = {}  # by process: a fork inherits those of its parent
         self._seen: tuple[int, list[str]] | None = None
 
@@ -151,7 +151,7 @@ class LocalBells:
         if self._sockets:
             name = f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}"
             try:
-                return SocketBell(lambda: self._place(name), changed_unheard or changed)
+                return SocketBell(lambda: self._address_for(name), changed_unheard or changed)
             except OSError:
                 self._sockets = False  # a path too long, or a filesystem without sockets
         return PollBell(changed)
@@ -184,7 +184,7 @@ class LocalBells:
         self._seen = (stamp, names) if time.time_ns() - stamp > _TRUSTED_AFTER_NS else None
         return names
 
-    def _place(self, name: str) -> str:
+    def _address_for(self, name: str) -> str:
         """The address to bind a socket of this name; creates the folder again if it was removed."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder, 0o700)
@@ -194,20 +194,20 @@ class LocalBells:
         """The folder by a path short enough for a socket's address; on Linux there always is one."""
         if len(os.fsencode(self._folder)) <= _LONGEST_PATH - _LONGEST_NAME:
             return self._folder
-        if self._held is None or not os.path.samestat(os.fstat(self._held), os.stat(self._folder)):
-            self._held = os.open(self._folder, os.O_RDONLY)  # the path is valid as long as this is open
-            weakref.finalize(self, os.close, self._held)
-        return f"/proc/self/fd/{self._held}"
+        if self._folder_fd is None or not os.path.samestat(os.fstat(self._folder_fd), os.stat(self._folder)):
+            self._folder_fd = os.open(self._folder, os.O_RDONLY)  # the path is valid as long as this is open
+            weakref.finalize(self, os.close, self._folder_fd)
+        return f"/proc/self/fd/{self._folder_fd}"
 
     def _socket(self) -> socket.socket:
-        mine = os.getpid()
-        sender = self._senders.get(mine)
+        own_pid = os.getpid()
+        sender = self._senders.get(own_pid)
         if sender is None:
-            self._drop(pid for pid in list(self._senders) if pid != mine)
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            sender = self._senders.setdefault(mine, made)
-            if sender is not made:  # another thread was faster
-                made.close()
+            self._drop(pid for pid in list(self._senders) if pid != own_pid)
+            new_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            sender = self._senders.setdefault(own_pid, new_socket)
+            if sender is not new_socket:  # another thread was faster
+                new_socket.close()
         return sender
 
     def close(self) -> None:

@@ -23,8 +23,8 @@ from weakref import WeakSet
 log = logging.getLogger("headrace.bell")
 
 EVENTS = "events"  # the topic of all events: every ring means that some event was appended
-_AGAIN_FIRST, _AGAIN_LONGEST = 0.1, 5.0
-_LOOK_AROUND = 10.0
+_RETRY_FIRST, _RETRY_LONGEST = 0.1, 5.0
+_CHECK_INTERVAL = 10.0
 
 
 class NotificationConnection(Protocol):
@@ -36,7 +36,7 @@ class NotificationConnection(Protocol):
         """The notifications received so far, without waiting. Raises if the connection is lost."""
         ...
 
-    def hang_up(self) -> None: ...
+    def disconnect(self) -> None: ...
 
 
 class ServerBell:
@@ -70,7 +70,7 @@ class ServerBell:
         return rung
 
     def ring(self) -> None:
-        # Many short jobs may ring, and a check is far cheaper. A ring that nobody has heard yet covers this one too.
+        # Many short jobs may ring, and a check is far cheaper. A ring that was not received yet covers this one too.
         if not self._event.is_set():
             self._event.set()
 
@@ -79,10 +79,10 @@ class ServerBell:
 
 
 class ServerBells:
-    """All bells of one engine in one process. `call` opens the connection; with `poll` there is none."""
+    """All bells of one engine in one process. `connect` opens the connection; with `poll` there is none."""
 
-    def __init__(self, call: Callable[[], NotificationConnection], poll: float | None = None) -> None:
-        self._call = call
+    def __init__(self, connect: Callable[[], NotificationConnection], poll: float | None = None) -> None:
+        self._connect = connect
         self._poll = poll
         self.start_afresh()
         _all_bells.add(self)
@@ -93,21 +93,21 @@ class ServerBells:
         self._bells: list[ServerBell] = []
         self._thread: threading.Thread | None = None
         self._up = threading.Event()
-        self._at_rest = False
+        self._is_closed = False
         self._nudger: socket.socket | None = None  # wakes the thread while it waits
 
     def listen(self, topic: str, queues: Collection[str]) -> ServerBell:
         """A bell that misses no ring from now on."""
-        # Commands are rare, and read at the next renewal anyway: nobody polls for them.
+        # Commands are rare, and read at the next renewal anyway: no bell polls for them.
         bell = ServerBell(self, topic, queues, None if topic == "orders" else self._poll)
         with self._lock:
             if self._thread is None and self._poll is None:
                 self._start_thread()
             self._bells.append(bell)
-            self._at_rest = False
+            self._is_closed = False
             up = self._up
         if self._poll is None:
-            up.wait(_AGAIN_LONGEST)
+            up.wait(_RETRY_LONGEST)
         return bell
 
     def _start_thread(self) -> None:
@@ -137,13 +137,13 @@ class ServerBells:
                 bell.ring()
 
     def close(self) -> None:
-        """Close the connection until somebody listens again. Present listeners only hear this process."""
+        """Close the connection until the next `listen`. Present listeners get only the rings of this process."""
         with self._lock:
-            self._at_rest = True
+            self._is_closed = True
             thread = self._thread
             self._nudge()
         if thread is not None and thread is not threading.current_thread():
-            thread.join(_AGAIN_LONGEST)
+            thread.join(_RETRY_LONGEST)
 
     def _nudge(self) -> None:
         if self._nudger is not None:
@@ -160,38 +160,38 @@ class ServerBells:
                 try:
                     self._read(nudged, was_down=pause > 0)
                 except Exception as error:
-                    if time.monotonic() - self._up_since > _AGAIN_LONGEST:
+                    if time.monotonic() - self._up_since > _RETRY_LONGEST:
                         pause = 0.0
-                    pause = min(max(pause * 2, _AGAIN_FIRST), _AGAIN_LONGEST)
+                    pause = min(max(pause * 2, _RETRY_FIRST), _RETRY_LONGEST)
                     log.debug("lost the notification connection: %s", error)
-                    self._up.set()  # nobody has to wait for it
-                    self._ring_all()  # whoever reads the store gets the error
+                    self._up.set()  # no listener has to wait for it
+                    self._ring_all()  # a listener that reads the store gets the error
                     self._wait(pause * random.uniform(0.5, 1.0), nudged)
 
     def _read(self, nudged: socket.socket, was_down: bool) -> None:
-        """Read until nobody listens any more, or the connection is lost."""
-        called = time.monotonic()
-        connection = self._call()
+        """Read until there is no bell any more, or the connection is lost."""
+        connecting_since = time.monotonic()
+        connection = self._connect()
         try:
             self._up_since = time.monotonic()
             self._up.set()
             # For missed notifications, and for listeners that gave up waiting for the connection.
-            if was_down or self._up_since - called > _AGAIN_LONGEST / 2:
+            if was_down or self._up_since - connecting_since > _RETRY_LONGEST / 2:
                 self._ring_all()
             # Created once: woken threads get the interpreter only when this thread waits again.
-            watch = _watch(nudged, connection)
+            poller = _poller(nudged, connection)
             while self._is_wanted():
                 for message in connection.messages():
                     self.ring(message)
-                self._wait(_LOOK_AROUND, nudged, watch)
+                self._wait(_CHECK_INTERVAL, nudged, poller)
         finally:
             with contextlib.suppress(Exception):
-                connection.hang_up()
+                connection.disconnect()
 
-    def _wait(self, limit: float, nudged: socket.socket, watch: select.poll | None = None) -> None:
-        heard = (watch or _watch(nudged)).poll(limit * 1000)
+    def _wait(self, limit: float, nudged: socket.socket, poller: select.poll | None = None) -> None:
+        ready = (poller or _poller(nudged)).poll(limit * 1000)
         # Drain the wake-up: left there, it would end every later wait.
-        if any(source == nudged.fileno() for source, _ in heard):
+        if any(source == nudged.fileno() for source, _ in ready):
             nudged.recv(4096)
 
     def _is_wanted(self) -> bool:
@@ -199,7 +199,7 @@ class ServerBells:
             # A dismissed thread must not stay for a new listener, which has a thread of its own.
             if self._thread is not threading.current_thread():
                 return False
-            wanted = bool(self._bells) and not self._at_rest
+            wanted = bool(self._bells) and not self._is_closed
             if not wanted:
                 self._thread = self._nudger = None
             return wanted
@@ -209,11 +209,11 @@ class ServerBells:
             bell.ring()
 
 
-def _watch(*sources: socket.socket | NotificationConnection) -> select.poll:
-    watch = select.poll()
+def _poller(*sources: socket.socket | NotificationConnection) -> select.poll:
+    poller = select.poll()
     for source in sources:
-        watch.register(source.fileno(), select.POLLIN)
-    return watch
+        poller.register(source.fileno(), select.POLLIN)
+    return poller
 
 
 _all_bells: WeakSet[ServerBells] = WeakSet()

@@ -157,7 +157,7 @@ class AlertStore:
             return
         data = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
         queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
-        self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**data, "labels": alert.all_labels}])])
+        self._events.append([EventGroup(kind, now, queue, task, worker, data=[{**data, "labels": alert.all_labels}])])
 
     def _posts(self, event: AlertEvent, now: int) -> Iterator[Document]:
         names = self._settings.alert_notify if event[1].notify is None else event[1].notify

@@ -277,7 +277,7 @@ class _HandlerRun:
         log.error("subscription %s: event %s is skipped", self.name, event.cursor, exc_info=error)
         data = {"subscription": self.name, "cursor": event.cursor, "event": event.type, "error": why(error)[:500]}
         if event.type != "worker.error":  # otherwise a handler of these would loop forever
-            self._engine.events.tell([EventGroup("worker.error", self._clock.now(), worker=self._who, data=[data])])
+            self._engine.events.append([EventGroup("worker.error", self._clock.now(), worker=self._who, data=[data])])
         self._place = structs.replace(self._place, passed_over=self._place.passed_over + 1)
 
 

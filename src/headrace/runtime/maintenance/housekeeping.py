@@ -49,7 +49,7 @@ class HistoryTrim:
     def do(self) -> float:
         if self._engine.transfer.store_status() is not None:  # a copy compares both stores, so nothing may change
             return _PAUSE
-        done = self._engine.maintenance.cap(self._what, self._most, self._reached, _BATCH_SIZE)
+        done = self._engine.maintenance.trim_history(self._what, self._most, self._reached, _BATCH_SIZE)
         self._reached = done.reached
         if done.removed:
             log.info("removed %d entries of the %s of jobs with more than %d", done.removed, self._what, self._most)

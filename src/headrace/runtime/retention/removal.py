@@ -104,7 +104,7 @@ class RemovalBatch:
         while waiting:
             part, waiting = waiting[: self._size], waiting[self._size :]
             with _Timed(self):
-                gone = set(self._engine.retention_store.clear([Lease(one.id, one.version) for one in part]))
+                gone = set(self._engine.retention_store.delete([Lease(one.id, one.version) for one in part]))
             _count(part, gone, counts)
             if left := [one for one in part if one.id not in gone and one.row is not None]:
                 self._remove_obsolete(left)
@@ -121,7 +121,9 @@ class RemovalBatch:
         """The exports of these jobs; those that ran again meanwhile are left out."""
         versions = {job.id: job.version for job in jobs}
         job_exports = [
-            one for one in self._engine.retention_store.pack(list(versions)) if one.job.version == versions[one.job.id]
+            one
+            for one in self._engine.retention_store.export_jobs(list(versions))
+            if one.job.version == versions[one.job.id]
         ]
         edges = self._edges([one.job.id for one in job_exports if one.job.has_dependencies or one.job.flow])
         return [_removal_of(one, edges.get(one.job.id, [])) for one in job_exports]

@@ -60,7 +60,7 @@ class StaleScan:
     """
 
     def __init__(self, engine: Engine, settings: Settings, rows: list[PolicyRow] | None = None) -> None:
-        rows = engine.staleness_store.terms() if rows is None else rows
+        rows = engine.staleness_store.policies() if rows is None else rows
         self._engine = engine
         self._policies = Policies(rows, settings)
         self._now = engine.clock.now()
@@ -71,7 +71,7 @@ class StaleScan:
 
     def next_findings(self) -> list[StaleFinding]:
         """The stale and nearly stale jobs among the next ones."""
-        page = self._engine.staleness_store.aged(self._query, _PAGE_SIZE, self._cursor)
+        page = self._engine.staleness_store.by_age(self._query, _PAGE_SIZE, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
         found = [found for job in page.jobs if (found := check_staleness(job, self._policies, self._now)) is not None]
         if self._creates_dead_letters:
@@ -108,7 +108,7 @@ def emit_failure(engine: Engine, settings: Settings, error: Exception) -> None:
 def _emit(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]) -> None:
     with contextlib.suppress(EngineUnavailable):
         if data and settings.events:
-            engine.events.tell([EventGroup(kind, engine.clock.now(), data=[dict(data)])])
+            engine.events.append([EventGroup(kind, engine.clock.now(), data=[dict(data)])])
 
 
 def record_scan(engine: Engine, stale: int, nearly: int) -> None:

@@ -78,7 +78,7 @@ class RetentionSweep:
         now = self._engine.clock.now()
         self._removal_batch.reset()
         self._since = self._archived_since(now)
-        rows = self._engine.staleness_store.terms() if self._policy_rows is None else self._policy_rows
+        rows = self._engine.staleness_store.policies() if self._policy_rows is None else self._policy_rows
         policies = Policies(rows, self._settings)
         stated = [default_policy(self._settings), *(row.policy for row in rows)]
 

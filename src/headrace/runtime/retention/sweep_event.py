@@ -63,4 +63,4 @@ def emit_run(engine: Engine, settings: Settings, counts: RetentionCounts, took: 
         return
     kind = "archive.swept" if error is None else "archive.failed"
     with contextlib.suppress(EngineUnavailable):
-        engine.events.tell([EventGroup(kind, engine.clock.now(), runs=[max(took, 0)], data=[data])])
+        engine.events.append([EventGroup(kind, engine.clock.now(), runs=[max(took, 0)], data=[data])])

@@ -77,7 +77,7 @@ class SpoolFile:
         self.path = path
         self.address = address
         self.limit = limit
-        self.store = SqliteDatabase(path, "full", make_room=self._make_private)
+        self.store = SqliteDatabase(path, "full", prepare_folder=self._make_private)
         self.name = hashlib.blake2s(address.encode(), digest_size=6).hexdigest()  # of this address, for file names
         self.marks = SpoolMarkers(self.store.folder, self.name)
         self._ready = False

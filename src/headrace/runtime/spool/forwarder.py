@@ -152,7 +152,7 @@ class Forwarder:
     @contextlib.contextmanager
     def _forwarding_lock(self) -> Iterator[bool]:
         """No queueing: a process that is not the first comes back later."""
-        lock = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", patience=0.0)
+        lock = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", timeout=0.0)
         with explained(self._file.path):
             self._file.store.make_folder()
             lock.open()

@@ -153,7 +153,7 @@ class Submitter:
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [result] = await self._engine.joined(call.options.connection).aadmit([candidate])
+                [result] = await self._engine.joined(call.options.connection).ainsert_unique([candidate])
         else:
             result = await batch_of_loop(self._unique_batches, self._insert_unique).call(candidate)
         refuse(call, new, result)
@@ -224,7 +224,9 @@ class Submitter:
             await joined.ainsert(new_jobs)
             return [Job(self._services, new) for new in new_jobs]
         with RefusalText(listed, new_jobs):
-            results = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)])
+            results = await joined.ainsert_unique(
+                [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
+            )
         return await in_thread(self._resulting_jobs, new_jobs, results, True)
 
     def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:

@@ -46,7 +46,7 @@ class WorkerEvents:
             self._emit("worker.stopped", {"host": self._worker.host, "pid": self._worker.pid})
 
     def _emit(self, kind: str, data: dict[str, Any]) -> None:
-        self._engine.events.tell([EventGroup(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
+        self._engine.events.append([EventGroup(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
 
 
 class AttemptEvents:

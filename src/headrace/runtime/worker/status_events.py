@@ -46,4 +46,4 @@ class StatusEvents:
             self._drained_after += jobs
 
     def _emit(self, kind: str, data: dict[str, Any]) -> None:
-        self._engine.events.tell([EventGroup(kind, self._engine.clock.now(), worker=self._worker_id, data=[data])])
+        self._engine.events.append([EventGroup(kind, self._engine.clock.now(), worker=self._worker_id, data=[data])])

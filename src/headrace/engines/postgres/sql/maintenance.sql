@@ -1,5 +1,5 @@
 -- Maintenance of the store: orphans, lost jobs, and histories that are too long.
--- Slow searches are reads, and the rows are then deleted by number: nobody waits for a search.
+-- Slow searches are reads, and the rows are then deleted by number: no writer waits for a search.
 
 -- name: orphan_history
 SELECT coalesce(json_agg(job), '[]')::text FROM (

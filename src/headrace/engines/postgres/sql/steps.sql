@@ -64,7 +64,7 @@ FROM jsonb_array_elements(:seqs::jsonb) AS exported(one) CROSS JOIN LATERAL (
     SELECT * FROM headrace_steps WHERE job = exported.one::bigint OFFSET 0) AS remembered;
 
 -- Here `r.value` is the step's, so the always true condition is another one.
--- name: import_steps (each r: CarriedStep)
+-- name: import_steps (each r: ImportedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)

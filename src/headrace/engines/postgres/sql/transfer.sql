@@ -33,7 +33,7 @@ CROSS JOIN jsonb_array_elements_text(job.tags::jsonb) AS tag
 WHERE jsonb_typeof(r.value) = 'array'
 ON CONFLICT DO NOTHING;
 
--- name: import_history (each r: CarriedFiling)
+-- name: import_history (each r: ImportedHistoryRow)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail, error_type, error_message, error_traceback)
 SELECT job.seq, r.at, r.event, r.source, r.target, r.version, r.attempt, r.worker, r.started_at,
@@ -43,7 +43,7 @@ JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
 WHERE jsonb_typeof(r.value) = 'array'
 ORDER BY r.key;
 
--- name: import_logs (each r: CarriedLine)
+-- name: import_logs (each r: ImportedLogLine)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)

@@ -1,4 +1,4 @@
--- Until its transaction ends, nobody else stores a job of such a key. Keys are locked in one order to prevent
+-- Until its transaction ends, no other transaction stores a job of such a key. Keys are locked in one order to prevent
 -- deadlocks.
 -- name: lock_keys
 SELECT count(pg_advisory_xact_lock(hashtextextended('headrace_jobs' || key, 0)))

@@ -53,7 +53,7 @@ WHERE job IN (SELECT seq FROM headrace_jobs WHERE seq IN (SELECT value FROM json
 SELECT json_group_array(json_array(job, json_array({Step}))) FROM (
     SELECT * FROM headrace_steps WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
 
--- name: import_steps (each r: CarriedStep)
+-- name: import_steps (each r: ImportedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum
 FROM json_each(:r) AS r

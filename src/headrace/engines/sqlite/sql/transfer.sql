@@ -34,7 +34,7 @@ FROM json_each(:r) AS r
 JOIN headrace_jobs AS job ON job.id = r.id
 JOIN json_each(r.tags) AS tag;
 
--- name: import_history (each r: CarriedFiling)
+-- name: import_history (each r: ImportedHistoryRow)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail, error_type, error_message, error_traceback)
 SELECT job.seq, r.at, r.event, r.source, r.target, r.version, r.attempt, r.worker, r.started_at,
@@ -43,7 +43,7 @@ FROM json_each(:r) AS r
 JOIN headrace_jobs AS job ON job.id = r.job_id
 ORDER BY r.key;
 
--- name: import_logs (each r: CarriedLine)
+-- name: import_logs (each r: ImportedLogLine)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
 FROM json_each(:r) AS r

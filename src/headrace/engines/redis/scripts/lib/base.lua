@@ -11,11 +11,11 @@
 -- which `take` and `pack` decode and encode. A job's number, its `seq`, has twelve digits, so that jobs of one score
 -- are sorted by number.
 --
---   {p}:version         text: the version of this layout
+--   {p}:version        text: the version of this layout
 --   {p}:store          text: a random name of this store
 --   {p}:seq            the last number given to a job
 --   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is sent by an engine
---   {p}:last_retention          text: the last retention run, in JSON
+--   {p}:last_retention   text: the last retention run, in JSON
 --   {p}:status         hash kind, other, at: the store status, set during a transfer and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
@@ -23,88 +23,90 @@
 --                      started_at, worker, queue, lane, expires_at, id, task, priority, rank, max_attempts,
 --                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first
 --                      ten: the rest is copied unchanged. The end of a lease is in {p}:leases alone.
---   {p}:payloads         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: only a
+--   {p}:payloads       hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: only a
 --                      replacement changes these. The mark is the random number of one insert: by it a repeated insert
 --                      recognizes its own jobs.
---   {p}:history:<number>     list: the history of the job, each the array of a HistoryRow
---   {p}:logs:<number>     list: what the job logged, each the array of a LogLine
---   {p}:steps:<number> hash: the steps of the job, by kind, number and name, see `name_of_step`: twelve digits for the
+--   {p}:history:<number>   list: the history of the job, each the array of a HistoryRow
+--   {p}:logs:<number>  list: what the job logged, each the array of a LogLine
+--   {p}:steps:<number>   hash: the steps of the job, by kind, number and name, see `step_field`: twelve digits for the
 --                      order, and the array of a Step
 --   {p}:hours          hash: hour of created_at -> the lowest number of its jobs, and an upper bound
 --
 --   Jobs by state, sorted sets of numbers:
---   {p}:in:<state>:<queue>   by `standing` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
+--   {p}:in:<state>:<queue>   by `sort_score` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
 --                      running, finished_at if finished; of pending jobs only those without a lane
---   {p}:in:laned:<queue>     by `standing`: pending, and in a lane
---   {p}:lane:<queue>:<lane>  the same of one lane
---   {p}:held:<gate>          by number: running jobs under this limit, if it is a concurrency limit
+--   {p}:in:laned:<queue>   by `sort_score`: pending, and in a lane
+--   {p}:lane:<queue>:<lane>   the same of one lane
+--   {p}:held:<gate>    by number: running jobs under this limit, if it is a concurrency limit
 --   {p}:due            by run_at: scheduled and retrying
 --   {p}:leases         by the end of the lease: running
---   {p}:expiring        by expires_at: not started, and may expire
+--   {p}:expiring       by expires_at: not started, and may expire
 --
 --   Indexes of jobs, sorted sets by number:
 --   {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
---   {p}:state:<state>        of every state but running: running jobs are few, and found by {p}:leases
---   {p}:worker:<worker>      jobs that finished with this worker, or wait for others after their own run
---   {p}:flow:<flow>          the jobs of this flow
+--   {p}:state:<state>  of every state but running: running jobs are few, and found by {p}:leases
+--   {p}:worker:<worker>   jobs that finished with this worker, or wait for others after their own run
+--   {p}:flow:<flow>    the jobs of this flow
 --
 --   Jobs that have a key, sorted sets of numbers; see `unique_keys`:
---   {p}:unique:<key>         by number: all that are not in one of the others
+--   {p}:unique:<key>   by number: all that are not in one of the others
 --   {p}:unique_done:<state>:<key>   by finished_at: those that were found to be finished
 --
 --   Dependencies; see `dependencies`. A policy is stored as its first letter:
---   {p}:has_dependencies            set of numbers: all parents, and children that existed before their dependency. The end of
---                      any other job affects no other job
---   {p}:parents:<number>     hash: the number of each parent -> policy
---   {p}:children:<number>    hash: the number of each child -> policy
---   {p}:blocks:<number>      set of numbers: the parents that it still waits for
+--   {p}:has_dependencies   set of numbers: all parents, and children that existed before their dependency. The
+--                      end of any other job affects no other job
+--   {p}:parents:<number>   hash: the number of each parent -> policy
+--   {p}:children:<number>   hash: the number of each child -> policy
+--   {p}:blocks:<number>   set of numbers: the parents that it still waits for
 --   {p}:flows          hash: id of a flow -> the array of a FlowRow
---   {p}:flow_ids         sorted set of these ids, all of score 0: by id
---   {p}:job_flow        hash: number of a job in a flow -> the flow's id
+--   {p}:flow_ids       sorted set of these ids, all of score 0: by id
+--   {p}:job_flow       hash: number of a job in a flow -> the flow's id
 --
 --   {p}:queues         hash: name -> created_at and, if it has any, a space and its QueueRules in JSON
 --   {p}:paused         set of names
---   {p}:queues_with_rules          set of names of queues with rules
---   {p}:queues_with_lanes          set of names of queues with jobs in lanes
+--   {p}:queues_with_rules   set of names of queues with rules
+--   {p}:queues_with_lanes   set of names of queues with jobs in lanes
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task with rules -> its TaskRules in JSON
---   {p}:policies:declared, {p}:policies:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its lifecycle policy in JSON,
---                      as declared by code and as ordered by an operator
---   {p}:documents:<kind>  hash: key of a document -> its version, a space and its value
+--   {p}:policies:declared, {p}:policies:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its
+--                      lifecycle policy in JSON, as declared by code and as ordered by an operator
+--   {p}:documents:<kind>   hash: key of a document -> its version, a space and its value
 --   {p}:document_keys:<kind>   sorted set of these keys, all of score 0: by key
---   {p}:document_kinds        sorted set of the kinds that have any document, all of score 0: by name
---   {p}:rate_buckets        sorted set of rate buckets, by the time in microseconds when the full burst is available again
+--   {p}:document_kinds   sorted set of the kinds that have any document, all of score 0: by name
+--   {p}:rate_buckets   sorted set of rate buckets, by the time in microseconds when the full burst is available
+--                      again
 --   {p}:workers        hash: id -> WorkerRow
---   {p}:dead_letters        hash: id of a dead letter -> the array of a DeadLetterRow
---   {p}:dead_ids           sorted set of these ids, all of score 0: by id, which begins with the time of entry
---   {p}:dead_pending     hash: id of a job -> its pending dead letter
---   {p}:dead_latest         hash: id of a job -> its newest dead letter
+--   {p}:dead_letters   hash: id of a dead letter -> the array of a DeadLetterRow
+--   {p}:dead_ids       sorted set of these ids, all of score 0: by id, which begins with the time of entry
+--   {p}:dead_pending   hash: id of a job -> its pending dead letter
+--   {p}:dead_latest    hash: id of a job -> its newest dead letter
 --   {p}:dead:<status>  sorted set of ids of dead letters, all of score 0: those of this status
 --   {p}:dead:<status>:<kind>:<value>   those of them with this task, queue, reason, fingerprint or number of requeues
 --   {p}:dead_reasons, {p}:dead_fingerprints      sets of the reasons and fingerprints of dead letters
---   {p}:dead_requeues       hash: status, a colon and a reason -> the sum of the requeues of these
+--   {p}:dead_requeues  hash: status, a colon and a reason -> the sum of the requeues of these
 --
---   {p}:events         stream: the event log, an entry for each commit: page, size, at and, if it is not true of all
---                      its jobs, those of which it is (`only`); see core/events/log.py
---   {p}:events_count           the number of events in it
+--   {p}:events         stream: the event log, an entry for each commit: page, size, at and `only`, the jobs it is
+--                      true of if not of all; see core/events/log.py
+--   {p}:events_count   the number of events in it
 --
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
---   {p}:schedules_due          sorted set of these ids by due_at: schedules that will fire
+--   {p}:schedules_due  sorted set of these ids by due_at: schedules that will fire
 --   {p}:occurrences:<schedule>   list: the results of its times, the newest first, each the array of an Occurrence
 
 local P = KEYS[1]
 local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
 local IDS, JOBS, PAYLOADS = P .. ':ids', P .. ':jobs', P .. ':payloads'
 local DUE, LEASES, EXPIRING = P .. ':due', P .. ':leases', P .. ':expiring'
-local QUEUES, QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS = P .. ':queues', P .. ':queues_with_rules', P .. ':queues_with_lanes', P .. ':tasks'
+local QUEUES, QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS =
+  P .. ':queues', P .. ':queues_with_rules', P .. ':queues_with_lanes', P .. ':tasks'
 local HAS_DEPENDENCIES, JOB_FLOW = P .. ':has_dependencies', P .. ':job_flow'
 
-local PUT_OFF = {scheduled = true, retrying = true}
+local DELAYED = {scheduled = true, retrying = true}
 local FINAL = {completed = true, failed = true, cancelled = true}
 local HAS_RUN = {completed = true, failed = true, cancelled = true, waiting = true} -- if it has a worker
 
-local BATCH_SIZE = 4000 -- arguments of one call; Lua's stack has room for some 8000
+local BATCH_SIZE = 4000 -- arguments of one call; Lua's stack holds some 8000
 
 -- Fail now for what would fail later: out of memory, a replica, a disk error. The call changes nothing: no key of this
 -- name ever exists.
@@ -119,7 +121,7 @@ local function guard_without_memory()
 end
 
 -- The store status as the answer to a refused change: "moved" or "arriving", and the address of the other store.
-local function notice()
+local function store_status()
   local status = call('HMGET', P .. ':status', 'kind', 'other')
   return status[1] and status
 end
@@ -132,19 +134,19 @@ end
 
 -- Whether the store status says that jobs arrive from this origin; true without an origin.
 local function still_arriving(origin)
-  local door = notice()
-  return origin == '' or (door and door[1] == 'arriving' and door[2] == origin)
+  local status = store_status()
+  return origin == '' or (status and status[1] == 'arriving' and status[2] == origin)
 end
 
 -- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
-local function in_parts(command, key, list, n)
+local function write_in_parts(command, key, list, n)
   for first = 1, n, BATCH_SIZE do
     call(command, key, unpack(list, first, math.min(first + BATCH_SIZE - 1, n)))
   end
 end
 
 -- The same for a command that returns a list, with false for missing values.
-local function ask_in_parts(command, key, list, n)
+local function read_in_parts(command, key, list, n)
   if n == 0 then return {} end
   if n <= BATCH_SIZE then return call(command, key, unpack(list, 1, n)) end
   local answers = {}
@@ -156,8 +158,8 @@ local function ask_in_parts(command, key, list, n)
 end
 
 -- Pending writes, collected by key: a call for each job and key would cost more than all the rest.
-local adds, drops, filed, deferred = {}, {}, {}, {}
-local kept, kept_count = {}, 0
+local adds, drops, appends, deferred = {}, {}, {}, {}
+local put_records, put_count = {}, 0
 local touched = {} -- queue -> lane -> true: lanes that may be empty now, or may have been
 
 local function add(key, score, member)
@@ -180,14 +182,14 @@ local function drop(key, member)
   list[n], list.n = member, n
 end
 
-local function keep(member, record)
-  kept[kept_count + 1], kept[kept_count + 2] = member, record
-  kept_count = kept_count + 2
+local function put_record(member, record)
+  put_records[put_count + 1], put_records[put_count + 2] = member, record
+  put_count = put_count + 2
 end
 
 -- The claim order as one number that a double holds exactly: 201 priorities, high first, and for each 45 bits for the
 -- rank. Times after the year 2527 count as that year.
-local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
+local RANKS, MAX_RANK = 2 ^ 45, 2 ^ 44 - 1
 
 -- A priority as three digits that sort with the highest first: "000" is 100, "200" is -100.
 local function level_of(score)
@@ -195,7 +197,7 @@ local function level_of(score)
 end
 
 -- A lane exists as long as it has jobs, with the urgency of the first; and its queue is marked as one with lanes.
-local function keep_lanes()
+local function update_lanes()
   for queue, lanes in pairs(touched) do
     local levels, turns = P .. ':lanes:' .. queue, P .. ':turns:' .. queue
     for lane in pairs(lanes) do
@@ -235,27 +237,27 @@ end
 
 -- The events of this commit: groups in JSON, and jobs with the same event, by type, queue and task in the order of
 -- occurrence. The order is that of the other engines: resolved dead letters, recorded history, everything else.
-local groups, alike, latest = {}, {}, nil
--- Followers of events hear every message: a script that publishes anyway need not publish for its events as well.
-local rings_anyway = false
+local encoded_groups, open_groups, last_group = {}, {}, nil
+-- Followers of events get every message: a script that publishes another one need not publish for its events.
+local will_publish = false
 
 local function store_page(page, size, at, only)
   call('XADD', P .. ':events', '*', 'page', page, 'size', size, 'at', at, 'only', only or '')
   -- A damaged counter that cannot be incremented starts again.
   if type(redis.pcall('INCRBY', P .. ':events_count', size)) == 'table' then call('SET', P .. ':events_count', size) end
-  if not rings_anyway then redis.pcall('PUBLISH', P .. ':bell', 'events') end
+  if not will_publish then redis.pcall('PUBLISH', P .. ':bell', 'events') end
 end
 
-local function tell_event(kind, at, queue, task, id, data)
-  local group = latest
+local function add_event(kind, at, queue, task, id, data)
+  local group = last_group
   if not group or group.task ~= task or group.queue ~= queue or group.kind ~= kind then
     local name = kind .. '\n' .. queue .. '\n' .. task -- a name has no line breaks
-    group = alike[name]
+    group = open_groups[name]
     if not group then
       group = {kind = kind, at = at, queue = queue, task = task, n = 0}
-      alike[name], alike[#alike + 1] = group, group
+      open_groups[name], open_groups[#open_groups + 1] = group, group
     end
-    latest = group
+    last_group = group
   end
   local n = group.n + 1
   group[n], group.n = id, n
@@ -267,35 +269,35 @@ local function tell_event(kind, at, queue, task, id, data)
 end
 
 -- An id needs no escapes: see `is_id`.
-local function store_told()
-  local size, at, resolved = #groups, 0, 0
-  for _, group in ipairs(alike) do
+local function store_events()
+  local size, at, resolved = #encoded_groups, 0, 0
+  for _, group in ipairs(open_groups) do
     local n, data = group.n, group.data or {}
     for i = #data + 1, group.data and n or 0 do data[i] = '{}' end
     local encoded = '["' .. group.kind .. '",' .. json(group.at) .. ',' .. json(group.queue) .. ','
       .. json(group.task) .. ',null,["' .. table.concat(group, '","', 1, n) .. '"],[],[],[],[],['
       .. table.concat(data, ',') .. ']]'
     if group.kind == 'dead.resolved' then resolved = resolved + 1 end
-    table.insert(groups, group.kind == 'dead.resolved' and resolved or #groups + 1, encoded)
+    table.insert(encoded_groups, group.kind == 'dead.resolved' and resolved or #encoded_groups + 1, encoded)
     size, at = size + n, math.max(at, group.at)
   end
-  store_page('[' .. table.concat(groups, ',') .. ']', text(size), text(math.max(at, groups.at or 0)))
-  groups, alike, latest = {}, {}, nil
+  store_page('[' .. table.concat(encoded_groups, ',') .. ']', text(size), text(math.max(at, encoded_groups.at or 0)))
+  encoded_groups, open_groups, last_group = {}, {}, nil
 end
 
 local function flush()
-  in_parts('HSET', JOBS, kept, kept_count)
-  for key, list in pairs(drops) do in_parts('ZREM', key, list, list.n) end
-  for key, list in pairs(adds) do in_parts('ZADD', key, list, list.n) end
-  for i = 1, #filed, 2 do call('RPUSH', filed[i], filed[i + 1]) end
+  write_in_parts('HSET', JOBS, put_records, put_count)
+  for key, list in pairs(drops) do write_in_parts('ZREM', key, list, list.n) end
+  for key, list in pairs(adds) do write_in_parts('ZADD', key, list, list.n) end
+  for i = 1, #appends, 2 do call('RPUSH', appends[i], appends[i + 1]) end
   for i = 1, #deferred do deferred[i]() end
-  if #groups > 0 or next(alike) then store_told() end
-  adds, drops, filed, deferred, kept, kept_count = {}, {}, {}, {}, {}, 0
+  if #encoded_groups > 0 or next(open_groups) then store_events() end
+  adds, drops, appends, deferred, put_records, put_count = {}, {}, {}, {}, {}, 0
 end
 
 -- The key of this kind and name, cached: concatenation costs more than a lookup.
 local keys = {}
-local function named(kind, name)
+local function key_of(kind, name)
   local of_kind = keys[kind]
   local key = of_kind and of_kind[name]
   if not key then
@@ -305,16 +307,16 @@ local function named(kind, name)
   return key
 end
 
-local PLACES = {
+local STATE_SETS = {
   scheduled = 'in:scheduled', waiting = 'in:waiting', pending = 'in:pending', running = 'in:running',
   retrying = 'in:retrying', completed = 'in:completed', failed = 'in:failed', cancelled = 'in:cancelled',
 }
-local function place(state, queue)
-  return named(PLACES[state], queue)
+local function state_key(state, queue)
+  return key_of(STATE_SETS[state], queue)
 end
 
-local function standing(priority, rank)
-  return text((100 - priority) * RANKS + math.max(-FURTHEST, math.min(rank, FURTHEST)))
+local function sort_score(priority, rank)
+  return text((100 - priority) * RANKS + math.max(-MAX_RANK, math.min(rank, MAX_RANK)))
 end
 
 local function is_text(value)
@@ -367,7 +369,7 @@ end
 local function read(record)
   local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
     lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 22)
-  assert(PLACES[state] and is_id(id) and all_are(is_name, queue, lane, task) and none_or_all_are(is_name, worker)
+  assert(STATE_SETS[state] and is_id(id) and all_are(is_name, queue, lane, task) and none_or_all_are(is_name, worker)
     and all_are(is_whole_number, version, attempt, priority, rank, max_attempts, created_at, run_at, crashes, releases)
     and none_or_all_are(is_text, result, reason, progress)
     and none_or_all_are(is_whole_number, finished_at, result_checksum, started_at, expires_at))
@@ -385,16 +387,16 @@ local function job_of(record)
   return is_whole and j or nil
 end
 
-local function written(j)
+local function encode_job(j)
   return pack(j.state, j.finished_at, j.result, j.result_checksum, j.reason, j.version, j.attempt, j.progress,
     j.started_at, j.worker, j.queue, j.lane, j.expires_at, j.id, j.task, j.priority, j.rank, j.max_attempts,
     j.created_at, j.run_at, j.crashes, j.releases)
 end
 
--- The values of a body: payload, checksum, options, tags, metadata, mark, unique_key. Of a damaged one nothing: a
--- payload that matches no checksum.
-local function body_of(body)
-  local is_whole, _, payload, checksum, options, tags, metadata, mark, unique_key = pcall(take, body, 7)
+-- The values of a payload record: payload, checksum, options, tags, metadata, mark, unique_key. For a damaged one: an
+-- empty payload that matches no checksum.
+local function read_payload(payload_record)
+  local is_whole, _, payload, checksum, options, tags, metadata, mark, unique_key = pcall(take, payload_record, 7)
   if is_whole and is_text(payload) and all_are(is_whole_number, checksum, mark)
     and none_or_all_are(is_text, options, tags, metadata, unique_key) then
     return payload, checksum, options, tags, metadata, mark, unique_key
@@ -428,10 +430,11 @@ end
 
 -- The records of these jobs, false for missing ones.
 local function records_of(members, n)
-  return ask_in_parts('HMGET', JOBS, members, n)
+  return read_in_parts('HMGET', JOBS, members, n)
 end
 
--- The limits of a lane, each a letter of its kind, a colon and a name. A damaged one needs what no worker has.
+-- The limits (gates) of a lane, each a letter of its kind, a colon and a name. A damaged lane needs a capability that
+-- no worker has.
 local known_gates, damaged_lanes = {[''] = {}}, {}
 local function gates_of(lane)
   local gates = known_gates[lane]
@@ -446,23 +449,23 @@ local function gates_of(lane)
 end
 
 -- Whether a job can never start because the limits of its lane are unreadable.
-local function is_shut_out(j)
+local function has_damaged_lane(j)
   gates_of(j.lane)
   return damaged_lanes[j.lane] and not FINAL[j.state] and j.state ~= 'running'
 end
 
 -- Calls `act` (add or drop) with the sets of a lane's concurrency limits.
-local function for_each_hold(lane, act, ...)
+local function for_each_concurrency_set(lane, act, ...)
   for _, gate in ipairs(gates_of(lane)) do
-    if gate:sub(1, 1) == 'c' then act(named('held', gate), ...) end
+    if gate:sub(1, 1) == 'c' then act(key_of('held', gate), ...) end
   end
 end
 
--- The sets of a pending job in a lane.
-local function for_lane(queue, lane, act, ...)
-  act(named('in:laned', queue), ...)
+-- Calls `act` (add or drop) with the sets of a pending job in a lane.
+local function for_each_lane_set(queue, lane, act, ...)
+  act(key_of('in:laned', queue), ...)
   act(P .. ':lane:' .. queue .. ':' .. lane, ...)
-  if not next(touched) then deferred[#deferred + 1] = keep_lanes end
+  if not next(touched) then deferred[#deferred + 1] = update_lanes end
   touched[queue] = touched[queue] or {}
   touched[queue][lane] = true
 end
@@ -470,19 +473,19 @@ end
 local function leave(member, j)
   local state = j.state
   if state == 'pending' and j.lane ~= '' then
-    for_lane(j.queue, j.lane, drop, member)
+    for_each_lane_set(j.queue, j.lane, drop, member)
   else
-    drop(place(state, j.queue), member)
+    drop(state_key(state, j.queue), member)
   end
   if state == 'running' then
     drop(LEASES, member)
-    for_each_hold(j.lane, drop, member)
+    for_each_concurrency_set(j.lane, drop, member)
     return
   end
-  drop(named('state', state), member)
-  if HAS_RUN[state] and j.worker then drop(named('worker', j.worker), member) end
+  drop(key_of('state', state), member)
+  if HAS_RUN[state] and j.worker then drop(key_of('worker', j.worker), member) end
   if not FINAL[state] then
-    if PUT_OFF[state] then drop(DUE, member) end
+    if DELAYED[state] then drop(DUE, member) end
     if j.expires_at then drop(EXPIRING, member) end
   end
 end
@@ -492,12 +495,12 @@ local function enter(member, j, lease_until)
   if state == 'running' then
     score = text(j.started_at)
     add(LEASES, text(lease_until), member)
-    for_each_hold(j.lane, add, member, member)
+    for_each_concurrency_set(j.lane, add, member, member)
   elseif FINAL[state] then
     score = text(j.finished_at or 0)
   else
     if state == 'pending' then
-      score = standing(j.priority, j.rank)
+      score = sort_score(j.priority, j.rank)
     elseif state == 'waiting' then
       score = member
     else
@@ -507,13 +510,13 @@ local function enter(member, j, lease_until)
     -- A job that waits for others after its own run has started in time.
     if j.expires_at and not j.finished_at then add(EXPIRING, text(j.expires_at), member) end
   end
-  if HAS_RUN[state] and j.worker then add(named('worker', j.worker), member, member) end
+  if HAS_RUN[state] and j.worker then add(key_of('worker', j.worker), member, member) end
   if state == 'pending' and j.lane ~= '' then
-    for_lane(j.queue, j.lane, add, score, member)
+    for_each_lane_set(j.queue, j.lane, add, score, member)
   else
-    add(place(state, j.queue), score, member)
+    add(state_key(state, j.queue), score, member)
   end
-  if state ~= 'running' then add(named('state', state), member, member) end
+  if state ~= 'running' then add(key_of('state', state), member, member) end
 end
 
 -- Leave the old state, change the job by `change`, and enter the new one; its version increases by one.
@@ -522,25 +525,26 @@ local function move(member, j, change)
   change(j)
   j.version = j.version + 1
   enter(member, j)
-  keep(member, written(j))
+  put_record(member, encode_job(j))
 end
 
--- Record the history of a move, while the record still has the state before.
-local function tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
-  groups[#groups + 1] = '["history",' .. json(at) .. ',' .. json(j.queue) .. ',' .. json(j.task) .. ',' .. json(j.worker)
-    .. ',["' .. j.id .. '"],[' .. json(j.attempt) .. '],[],[],[],[{"event":' .. json(event) .. ',"source":'
-    .. json(j.state) .. ',"target":' .. json(target) .. ',"started_at":' .. json(j.started_at) .. ',"finished_at":'
-    .. json(finished_at) .. ',"run_at":' .. json(run_at or j.run_at) .. ',"detail":' .. json(detail)
-    .. ',"error_type":' .. json(error_type) .. ',"error_message":' .. json(error_message) .. '}]]'
-  groups.at = at
+-- Add the event of a history entry. To be called before the job moves.
+local function add_history_event(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
+  encoded_groups[#encoded_groups + 1] = '["history",' .. json(at) .. ',' .. json(j.queue) .. ',' .. json(j.task) .. ','
+    .. json(j.worker) .. ',["' .. j.id .. '"],[' .. json(j.attempt) .. '],[],[],[],[{"event":' .. json(event)
+    .. ',"source":' .. json(j.state) .. ',"target":' .. json(target) .. ',"started_at":' .. json(j.started_at)
+    .. ',"finished_at":' .. json(finished_at) .. ',"run_at":' .. json(run_at or j.run_at)
+    .. ',"detail":' .. json(detail) .. ',"error_type":' .. json(error_type)
+    .. ',"error_message":' .. json(error_message) .. '}]]'
+  encoded_groups.at = at
 end
 
-local function file(member, j, at, event, target, detail, finished_at, error_type, error_message, error_traceback,
-  run_at)
-  tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
-  local n = #filed
-  filed[n + 1] = P .. ':history:' .. member
-  filed[n + 2] = '\157' .. pack(at, event, j.state, target, j.version + 1, j.attempt, j.worker, j.started_at,
+local function record_history(member, j, at, event, target, detail, finished_at, error_type, error_message,
+  error_traceback, run_at)
+  add_history_event(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
+  local n = #appends
+  appends[n + 1] = P .. ':history:' .. member
+  appends[n + 2] = '\157' .. pack(at, event, j.state, target, j.version + 1, j.attempt, j.worker, j.started_at,
     finished_at, detail, error_type, error_message, error_traceback)
 end
 
@@ -549,12 +553,12 @@ local function rank_at(j, run_at)
   return j.rank < 0 and -run_at or run_at
 end
 
--- The steps of a job: their key, and the field of each.
-local function memory(member)
+-- The key of a job's steps.
+local function steps_key(member)
   return P .. ':steps:' .. member
 end
 
-local function name_of_step(kind, number, name)
+local function step_field(kind, number, name)
   return kind .. ':' .. text(number) .. ':' .. name
 end
 
@@ -565,7 +569,7 @@ local function ring(messages)
 end
 
 -- Whether there is any rule, or a job in a lane. Then the end of any job may let another worker's job start.
-local function is_minded()
+local function rules_exist()
   return call('EXISTS', QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS) > 0
 end
 

@@ -1,9 +1,9 @@
 -- The front of a lane, or of the jobs without a lane, in the requested order: by priority, or fifo, lifo,
 -- weighted_random, fresh_first, or by priority with ageing (milliseconds of waiting for one point).
 
-local LOOKS = 2000 -- jobs that a claim reads to find some that were never tried
+local SCAN_LIMIT = 2000 -- jobs that a claim reads to find some that were never tried
 
-local function whole(number)
+local function as_score(number)
   return string.format('%.0f', number)
 end
 
@@ -15,74 +15,74 @@ local function middles(key)
     local first = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     if not first then return found end
     local middle = math.floor((tonumber(first) + RANKS / 2) / RANKS) * RANKS
-    found[#found + 1], from = middle, '(' .. whole(middle + FURTHEST)
+    found[#found + 1], from = middle, '(' .. as_score(middle + MAX_RANK)
   end
 end
 
--- Up to `room` jobs from one end of a range of scores, by score upward or downward, and with equal scores by number
+-- Up to `max_jobs` jobs from one end of a range of scores, by score upward or downward, and with equal scores by number
 -- upward or downward. The server sorts both upward or both downward. So where they differ, the last score that fits is
 -- read again in the other order: only some of its jobs are left out.
-local function from_end(key, low, high, is_up, numbers_up, room)
+local function from_end(key, low, high, is_up, numbers_up, max_jobs)
   local function range(first, last, up, limit)
     if up then return call('ZRANGEBYSCORE', key, first, last, 'WITHSCORES', 'LIMIT', 0, limit) end
     return call('ZREVRANGEBYSCORE', key, last, first, 'WITHSCORES', 'LIMIT', 0, limit)
   end
-  local found = range(low, high, is_up, room)
-  if is_up == numbers_up or #found < 2 * room then return found end
+  local found = range(low, high, is_up, max_jobs)
+  if is_up == numbers_up or #found < 2 * max_jobs then return found end
   local last, fit = found[#found], #found
   while fit > 0 and found[fit] == last do fit = fit - 2 end
-  local rest = range(last, last, numbers_up, room - fit / 2)
+  local rest = range(last, last, numbers_up, max_jobs - fit / 2)
   for i = 1, #rest do found[fit + i] = rest[i] end
   return found
 end
 
 -- The oldest or the newest jobs of a priority.
-local function oldest_of(key, lane, middle, room)
-  local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), true, true, room)
-  local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), false, true, room)
+local function oldest_of(key, lane, middle, max_jobs)
+  local in_order = from_end(key, as_score(middle), as_score(middle + MAX_RANK), true, true, max_jobs)
+  local reversed = from_end(key, as_score(middle - MAX_RANK), '(' .. as_score(middle), false, true, max_jobs)
   return heads_of(in_order, lane), heads_of(reversed, lane)
 end
 
-local function newest_of(key, lane, middle, room)
-  local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), false, false, room)
-  local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), true, false, room)
+local function newest_of(key, lane, middle, max_jobs)
+  local in_order = from_end(key, as_score(middle), as_score(middle + MAX_RANK), false, false, max_jobs)
+  local reversed = from_end(key, as_score(middle - MAX_RANK), '(' .. as_score(middle), true, false, max_jobs)
   return heads_of(in_order, lane), heads_of(reversed, lane)
 end
 
-local function by_place(a, b)
-  if a.place ~= b.place then return a.place < b.place end
+local function by_sort_value(a, b)
+  if a.sort_value ~= b.sort_value then return a.sort_value < b.sort_value end
   return a.member < b.member
 end
 
-local function by_place_newest(a, b)
-  if a.place ~= b.place then return a.place > b.place end
+local function by_sort_value_newest(a, b)
+  if a.sort_value ~= b.sort_value then return a.sort_value > b.sort_value end
   return a.member > b.member
 end
 
-local function cut(list, length)
+local function truncate(list, length)
   for i = #list, length + 1, -1 do list[i] = nil end
   return list
 end
 
 -- Sets the place of a head by age and priority together, and with ageing its level, the urgency in whole points: lower
 -- is more urgent. All jobs age alike, so the current time does not matter.
-local function give_place(head, ageing)
-  head.place = math.abs(head.rank) - head.priority * ageing
-  if ageing > 0 then head.level = math.floor(head.place / ageing) end
+local function set_sort_value(head, ageing)
+  head.sort_value = math.abs(head.rank) - head.priority * ageing
+  if ageing > 0 then head.level = math.floor(head.sort_value / ageing) end
   return head
 end
 
-local function merged(key, lane, room, is_newest, ageing)
+local function merge_levels(key, lane, max_jobs, is_newest, ageing)
   local all = {}
   for _, middle in ipairs(middles(key)) do
-    for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, lane, middle, room)}) do
+    for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, lane, middle, max_jobs)}) do
       for _, head in ipairs(found) do
-        all[#all + 1] = give_place(head, ageing)
+        all[#all + 1] = set_sort_value(head, ageing)
       end
     end
   end
-  table.sort(all, is_newest and by_place_newest or by_place)
-  return cut(all, room)
+  table.sort(all, is_newest and by_sort_value_newest or by_sort_value)
+  return truncate(all, max_jobs)
 end
 
 -- Only the first of these. The oldest job of a priority is its first one, except for LIFO jobs: so this takes one read
@@ -93,25 +93,25 @@ local function most_urgent(key, lane, ageing)
     local head = heads_of(call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1), lane)[1]
     if not head then return {best} end
     local middle = (100 - head.priority) * RANKS
-    from = '(' .. whole(middle + FURTHEST)
+    from = '(' .. as_score(middle + MAX_RANK)
     for _, found in ipairs(head.rank < 0 and {oldest_of(key, lane, middle, 1)} or {{head}}) do
-      local other = found[1] and give_place(found[1], ageing)
-      if other and (not best or by_place(other, best)) then best = other end
+      local other = found[1] and set_sort_value(found[1], ageing)
+      if other and (not best or by_sort_value(other, best)) then best = other end
     end
   end
 end
 
 -- Draw priorities by their weights: ten points more, ten times as often.
-local function drawn(key, lane, room)
+local function weighted_sample(key, lane, max_jobs)
   local levels, order, total = {}, {}, 0
   for _, middle in ipairs(middles(key)) do
-    local waiting, reversed = oldest_of(key, lane, middle, room)
+    local waiting, reversed = oldest_of(key, lane, middle, max_jobs)
     for _, head in ipairs(reversed) do waiting[#waiting + 1] = head end
-    for _, head in ipairs(waiting) do head.place = math.abs(head.rank) end
-    table.sort(waiting, by_place)
-    levels[#levels + 1] = {waiting = cut(waiting, room), taken = 0, weight = 10 ^ (waiting[1].priority / 10)}
+    for _, head in ipairs(waiting) do head.sort_value = math.abs(head.rank) end
+    table.sort(waiting, by_sort_value)
+    levels[#levels + 1] = {waiting = truncate(waiting, max_jobs), taken = 0, weight = 10 ^ (waiting[1].priority / 10)}
   end
-  while #levels > 0 and #order < room do
+  while #levels > 0 and #order < max_jobs do
     total = 0
     for _, level in ipairs(levels) do total = total + level.weight end
     local mark, chosen = math.random() * total, #levels
@@ -139,21 +139,21 @@ local function class_of(record)
 end
 
 -- The classes one after the other, each by priority. Between lanes, each is less urgent than any job of the last one.
-local function fresh_first(key, lane, room)
-  local looks, classes = math.max(LOOKS, room), {{}, {}, {}}
-  local at, step = 0, room
-  while at < looks and #classes[1] < room do
-    local members = call('ZRANGE', key, at, math.min(at + step, looks) - 1)
+local function fresh_first(key, lane, max_jobs)
+  local scan_limit, classes = math.max(SCAN_LIMIT, max_jobs), {{}, {}, {}}
+  local at, step = 0, max_jobs
+  while at < scan_limit and #classes[1] < max_jobs do
+    local members = call('ZRANGE', key, at, math.min(at + step, scan_limit) - 1)
     for i, record in ipairs(records_of(members, #members)) do
       local class = classes[class_of(record)]
-      if #class < room then class[#class + 1] = members[i] end
+      if #class < max_jobs then class[#class + 1] = members[i] end
     end
     if #members < step then break end
     at, step = at + step, math.min(2 * step, 1000)
   end
   local found, class_at = {}, {}
   for number, members in ipairs(classes) do
-    for i = 1, math.min(#members, room - #found / 2) do
+    for i = 1, math.min(#members, max_jobs - #found / 2) do
       found[#found + 1], found[#found + 2] = members[i], call('ZSCORE', key, members[i])
       class_at[#found / 2] = number
     end
@@ -163,11 +163,11 @@ local function fresh_first(key, lane, room)
   return ordered
 end
 
-local function front(queue, lane, order, ageing, room)
+local function front(queue, lane, order, ageing, max_jobs)
   local key = lane_key(queue, lane)
-  if order == 'weighted_random' then return drawn(key, lane, room) end
-  if order == 'fresh_first' then return fresh_first(key, lane, room) end
-  if order ~= 'priority' then return merged(key, lane, room, order == 'lifo', 0) end
-  if not ageing then return heads(queue, lane, room) end
-  return room == 1 and most_urgent(key, lane, ageing) or merged(key, lane, room, false, ageing)
+  if order == 'weighted_random' then return weighted_sample(key, lane, max_jobs) end
+  if order == 'fresh_first' then return fresh_first(key, lane, max_jobs) end
+  if order ~= 'priority' then return merge_levels(key, lane, max_jobs, order == 'lifo', 0) end
+  if not ageing then return heads(queue, lane, max_jobs) end
+  return max_jobs == 1 and most_urgent(key, lane, ageing) or merge_levels(key, lane, max_jobs, false, ageing)
 end

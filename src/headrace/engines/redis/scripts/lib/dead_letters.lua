@@ -1,6 +1,7 @@
 -- Dead letters: the records of jobs that failed for good.
 
-local DEAD_LETTERS, DEAD_IDS, DEAD_PENDING, DEAD_LATEST = P .. ':dead_letters', P .. ':dead_ids', P .. ':dead_pending', P .. ':dead_latest'
+local DEAD_LETTERS, DEAD_IDS, DEAD_PENDING, DEAD_LATEST =
+  P .. ':dead_letters', P .. ':dead_ids', P .. ':dead_pending', P .. ':dead_latest'
 local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
 
 local function parents_in_json(member)
@@ -19,15 +20,15 @@ local function list_in_json(...)
 end
 
 -- The result of `take`; nothing for a damaged record.
-local function whole(is_whole, ...)
+local function if_whole(is_whole, ...)
   if is_whole then return ... end
 end
 
 -- The index, from 0 on, of the first failure in the job's history; nothing if these entries have none.
 local function first_failure(key, count)
   for first = 0, count - 1, 50 do
-    for i, filing in ipairs(call('LRANGE', key, first, math.min(first + 49, count - 1))) do
-      if select(12, whole(pcall(take, filing, 13, 1))) then return first + i - 1 end
+    for i, entry in ipairs(call('LRANGE', key, first, math.min(first + 49, count - 1))) do
+      if select(12, if_whole(pcall(take, entry, 13, 1))) then return first + i - 1 end
     end
   end
 end
@@ -35,14 +36,14 @@ end
 -- The history of the job, the newest first, and the first failure; each the array of a HistoryRow.
 local function history_in_json(member, j)
   local items, key = {}, P .. ':history:' .. member
-  local kept = call('LRANGE', key, -10, -1)
-  local older = call('LLEN', key) - #kept
+  local entries = call('LRANGE', key, -10, -1)
+  local older = call('LLEN', key) - #entries
   local first = first_failure(key, older)
-  if first then table.insert(kept, 1, call('LINDEX', key, first)) end
-  for i = #kept, 1, -1 do
-    local _, at, _, _, _, version, attempt = whole(pcall(take, kept[i], 13, 1))
+  if first then table.insert(entries, 1, call('LINDEX', key, first)) end
+  for i = #entries, 1, -1 do
+    local _, at, _, _, _, version, attempt = if_whole(pcall(take, entries[i], 13, 1))
     if all_are(is_whole_number, at, version, attempt) and version <= j.version then
-      items[#items + 1] = list_in_json(select(2, take(kept[i], 13, 1)))
+      items[#items + 1] = list_in_json(select(2, take(entries[i], 13, 1)))
     end
   end
   return '[' .. table.concat(items, ',') .. ']'
@@ -53,7 +54,7 @@ local function steps_in_json(member)
   local found, items = call('HVALS', P .. ':steps:' .. member), {}
   table.sort(found)
   for _, step in ipairs(found) do
-    local _, kind, name = whole(pcall(take, step, 2, 13))
+    local _, kind, name = if_whole(pcall(take, step, 2, 13))
     if kind == 'step' and is_text(name) and #items < 100 then items[#items + 1] = json(name) end
   end
   return '[' .. table.concat(items, ',') .. ']'
@@ -63,14 +64,14 @@ end
 local function logs_in_json(member)
   local lines, items = call('LRANGE', P .. ':logs:' .. member, -10, -1), {}
   for i = #lines, 1, -1 do
-    local _, at, attempt = whole(pcall(take, lines[i], 5, 1))
+    local _, at, attempt = if_whole(pcall(take, lines[i], 5, 1))
     if all_are(is_whole_number, at, attempt) then items[#items + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
   end
   return '[' .. table.concat(items, ',') .. ']'
 end
 
-local function snapshot(member, j, o)
-  local payload, checksum, options, tags, metadata, _, unique_key = body_of(call('HGET', PAYLOADS, member))
+local function snapshot_in_json(member, j, o)
+  local payload, checksum, options, tags, metadata, _, unique_key = read_payload(call('HGET', PAYLOADS, member))
   local fields = {
     'state', json(j.state), 'payload', json(payload), 'checksum', json(checksum), 'options', json(options),
     'tags', json(tags), 'metadata', json(metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
@@ -91,37 +92,38 @@ end
 -- The status of a dead letter by the set that holds it.
 local function status_of(id)
   for _, status in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled', 'expired'}) do
-    if call('ZSCORE', named('dead', status), id) then return status end
+    if call('ZSCORE', key_of('dead', status), id) then return status end
   end
   return 'pending'
 end
 
 -- A dead letter. Unreadable values of a damaged one are empty, so that it can be resolved and removed like any other.
 -- `id` is that of a stored one; the set that holds it gives its status.
-local function read_letter(packed, id)
-  local own_id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
-    notes = unpack(salvage(packed, 13, 1), 1, 13)
+local function read_dead_letter(packed, id)
+  local own_id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot, fingerprint,
+    requeues, notes = unpack(salvage(packed, 13, 1), 1, 13)
   local function either(is_right, value, otherwise)
     return is_right(value) and value or otherwise
   end
   return {
-    id = id or own_id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''), queue = either(is_text, queue, ''),
-    reason = either(is_text, reason, ''), entered_at = either(is_whole_number, entered_at, 0),
-    status = (not id or call('ZSCORE', named('dead', either(is_text, status, '')), id)) and status or status_of(id),
+    id = id or own_id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''),
+    queue = either(is_text, queue, ''), reason = either(is_text, reason, ''),
+    entered_at = either(is_whole_number, entered_at, 0),
+    status = (not id or call('ZSCORE', key_of('dead', either(is_text, status, '')), id)) and status or status_of(id),
     resolved_at = either(is_whole_number, resolved_at), resolved_by = either(is_text, resolved_by),
-    told = either(is_text, told, ''), fingerprint = either(is_text, fingerprint, ''),
+    snapshot = either(is_text, snapshot, ''), fingerprint = either(is_text, fingerprint, ''),
     requeues = either(is_whole_number, requeues, 0), notes = either(is_text, notes),
   }
 end
 
-local function shelf(status, kind, value)
+local function dead_index_key(status, kind, value)
   return P .. ':dead:' .. status .. ':' .. kind .. ':' .. (kind == 'requeues' and text(value) or value)
 end
 
 -- Calls `act` (add or drop) with every index set of a dead letter of this status.
-local function for_each_shelf(l, act, ...)
-  act(named('dead', l.status), ...)
-  for _, kind in ipairs(KINDS) do act(shelf(l.status, kind, l[kind]), ...) end
+local function for_each_dead_index(l, act, ...)
+  act(key_of('dead', l.status), ...)
+  for _, kind in ipairs(KINDS) do act(dead_index_key(l.status, kind, l[kind]), ...) end
 end
 
 local function count_requeues(l, sign)
@@ -133,11 +135,11 @@ local function count_requeues(l, sign)
 end
 
 -- Add the dead letter in its present state, and its index entries, to the pending writes.
-local function put_letter(l)
+local function put_dead_letter(l)
   local packed = '\157' .. pack(l.id, l.job_id, l.task, l.queue, l.reason, l.entered_at, l.status, l.resolved_at,
-    l.resolved_by, l.told, l.fingerprint, l.requeues, l.notes)
+    l.resolved_by, l.snapshot, l.fingerprint, l.requeues, l.notes)
   local id, job_id, reason, fingerprint, is_open = l.id, l.job_id, l.reason, l.fingerprint, l.status == 'pending'
-  for_each_shelf(l, add, '0', id)
+  for_each_dead_index(l, add, '0', id)
   add(DEAD_IDS, '0', id)
   deferred[#deferred + 1] = function()
     call('HSET', DEAD_LETTERS, id, packed)
@@ -150,62 +152,62 @@ local function put_letter(l)
   count_requeues({status = l.status, reason = reason, requeues = l.requeues}, 1)
 end
 
-local function tell_letter(l, kind, at)
+local function add_dead_letter_event(l, kind, at)
   local by = l.resolved_by and ',"by":' .. json(l.resolved_by) or ''
-  tell_event(kind, at, l.queue, l.task, l.job_id, '{"id":' .. json(l.id) .. ',"reason":' .. json(l.reason) .. ',"fingerprint":'
-    .. json(l.fingerprint) .. ',"status":' .. json(l.status) .. by .. '}')
+  add_event(kind, at, l.queue, l.task, l.job_id, '{"id":' .. json(l.id) .. ',"reason":' .. json(l.reason)
+    .. ',"fingerprint":' .. json(l.fingerprint) .. ',"status":' .. json(l.status) .. by .. '}')
 end
 
 -- Remove the index entries of the dead letter's present state.
-local function unshelve(l)
-  for_each_shelf(l, drop, l.id)
+local function drop_dead_indexes(l)
+  for_each_dead_index(l, drop, l.id)
   count_requeues({status = l.status, reason = l.reason, requeues = l.requeues}, -1)
 end
 
-local function close_letter(l, status, now, by, requeues, remark)
-  unshelve(l)
+local function resolve_dead_letter(l, status, now, by, requeues, remark)
+  drop_dead_indexes(l)
   local job_id = l.job_id
   deferred[#deferred + 1] = function() call('HDEL', DEAD_PENDING, job_id) end
   l.status, l.resolved_at, l.resolved_by, l.requeues = status, now, by, requeues
   if remark and remark ~= '' then
     l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
   end
-  tell_letter(l, 'dead.resolved', now)
-  put_letter(l)
+  add_dead_letter_event(l, 'dead.resolved', now)
+  put_dead_letter(l)
 end
 
 -- Open a dead letter, in place of a pending one. To be called before the job moves; written with everything else.
-local function bury(member, j, salt, o)
+local function add_dead_letter(member, j, salt, o)
   local l = {
     id = string.format('%012x', o.at) .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 20),
     job_id = j.id, task = j.task, queue = j.queue, reason = o.reason, entered_at = o.at, status = 'pending',
-    told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0, notes = o.notes,
+    snapshot = snapshot_in_json(member, j, o), fingerprint = o.fingerprint or '', requeues = 0, notes = o.notes,
   }
   local latest = call('HGET', DEAD_LATEST, j.id)
   local before = latest and call('HGET', DEAD_LETTERS, latest)
-  if before then l.requeues = read_letter(before, latest).requeues end
+  if before then l.requeues = read_dead_letter(before, latest).requeues end
   local open = call('HGET', DEAD_PENDING, j.id)
   local opened = open and call('HGET', DEAD_LETTERS, open)
   if opened then
-    local old = read_letter(opened, open)
+    local old = read_dead_letter(opened, open)
     l.notes = old.notes
-    unshelve(old)
+    drop_dead_indexes(old)
     drop(DEAD_IDS, open)
     deferred[#deferred + 1] = function()
       call('HDEL', DEAD_LETTERS, open)
       call('HDEL', DEAD_LATEST, l.job_id)
     end
   end
-  tell_letter(l, 'dead.entered', o.at)
-  put_letter(l)
+  add_dead_letter_event(l, 'dead.entered', o.at)
+  put_dead_letter(l)
 end
 
 -- A revived job resolves its dead letter.
-local function requeue_letter(job_id, now, by)
+local function requeue_dead_letter(job_id, now, by)
   local id = call('HGET', DEAD_PENDING, job_id)
   local packed = id and call('HGET', DEAD_LETTERS, id)
   if packed then
-    local l = read_letter(packed, id)
-    close_letter(l, 'requeued', now, by, l.requeues)
+    local l = read_dead_letter(packed, id)
+    resolve_dead_letter(l, 'requeued', now, by, l.requeues)
   end
 end

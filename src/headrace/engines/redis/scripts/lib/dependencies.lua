@@ -2,17 +2,17 @@
 -- have the final states; and then level by level, because jobs that end by it have children of their own.
 -- A finished job is a table with its `member` and `state`, and unless it completed its `id`, `task` and `reason`.
 
-local ENDS = {expired = 'expired', deleted = 'was deleted'}
+local END_TEXTS = {expired = 'expired', deleted = 'was deleted'}
 
 local function parents_of(member) return P .. ':parents:' .. member end
 local function children_of(member) return P .. ':children:' .. member end
 local function blocks_of(member) return P .. ':blocks:' .. member end
 
-local function has_kin(members, n)
-  return ask_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, n)
+local function dependency_flags(members, n)
+  return read_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, n)
 end
 
-local function any_kin()
+local function any_dependencies()
   return call('EXISTS', HAS_DEPENDENCIES) == 1
 end
 
@@ -31,7 +31,7 @@ local function case_of(cases, child)
 end
 
 -- Record at the child how its parent ended.
-local function tell(cases, child, policy, parent)
+local function record_end(cases, child, policy, parent)
   local case = case_of(cases, child)
   if parent.state == 'completed' or policy == 'r' then
     case.freed[#case.freed + 1] = parent.member
@@ -39,60 +39,60 @@ local function tell(cases, child, policy, parent)
     return -- it was released from this parent
   elseif policy == 'h' then
     case.is_held = true
-  elseif not case.doomed_by or parent.member < case.doomed_by.member then
-    case.doomed_by = parent
+  elseif not case.cancelled_by or parent.member < case.cancelled_by.member then
+    case.cancelled_by = parent
   end
 end
 
 -- Record at a job those of its open parents that had ended before it waited.
-local function tell_of_past(cases, child)
+local function record_past_ends(cases, child)
   case_of(cases, child)
   local blocking = call('SMEMBERS', blocks_of(child))
-  local policies = ask_in_parts('HMGET', parents_of(child), blocking, #blocking)
+  local policies = read_in_parts('HMGET', parents_of(child), blocking, #blocking)
   for i, record in ipairs(records_of(blocking, #blocking)) do
     local parent = job_of(record)
     if parent and FINAL[parent.state] then
       parent.member = blocking[i]
-      tell(cases, child, policies[i], parent)
+      record_end(cases, child, policies[i], parent)
     end
   end
 end
 
 local function cancel_child(member, j, now, parent)
-  local how = parent.state == 'failed' and 'failed' or ENDS[parent.reason] or 'was cancelled'
-  file(member, j, now, 'cancel', 'cancelled', 'its parent ' .. parent.id .. ' (' .. parent.task .. ') ' .. how,
-    j.finished_at)
+  local how = parent.state == 'failed' and 'failed' or END_TEXTS[parent.reason] or 'was cancelled'
+  local detail = 'its parent ' .. parent.id .. ' (' .. parent.task .. ') ' .. how
+  record_history(member, j, now, 'cancel', 'cancelled', detail, j.finished_at)
   move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'parent_failed' end)
 end
 
 local function unblock(member, j, now)
   local target = j.finished_at and 'completed' or j.run_at > now and 'scheduled' or 'pending'
-  file(member, j, now, 'unblock', target, 'all jobs it waited for have ended', j.finished_at)
+  record_history(member, j, now, 'unblock', target, 'all jobs it waited for have ended', j.finished_at)
   move(member, j, function()
     j.state, j.reason, j.finished_at = target, nil, j.finished_at and now or nil
   end)
 end
 
 -- Decide the cases; the children that ended by it. To be flushed.
-local function decide(cases, now, messages)
+local function decide_cases(cases, now, messages)
   local members, ended = {}, {}
   for i, case in ipairs(cases.list) do
     members[i] = case.child
-    in_parts('SREM', blocks_of(case.child), case.freed, #case.freed)
+    write_in_parts('SREM', blocks_of(case.child), case.freed, #case.freed)
   end
   local records = records_of(members, #members)
   for i, case in ipairs(cases.list) do
     local member, j = case.child, job_of(records[i])
     if j and j.state == 'waiting' then
-      if case.doomed_by then
-        cancel_child(member, j, now, case.doomed_by)
+      if case.cancelled_by then
+        cancel_child(member, j, now, case.cancelled_by)
       elseif j.reason ~= 'held' and call('EXISTS', blocks_of(member)) == 0 then
         unblock(member, j, now)
         -- Also for jobs due later: a worker needs to know the time.
         if not FINAL[j.state] then messages['work:' .. j.queue] = true end
       elseif case.is_held and j.reason ~= 'held' then
         j.reason = 'held'
-        keep(member, written(j))
+        put_record(member, encode_job(j))
       end
       if FINAL[j.state] then
         j.member, ended[#ended + 1], messages.done = member, j, true
@@ -103,17 +103,17 @@ local function decide(cases, now, messages)
 end
 
 -- Decide about the dependents of finished jobs, besides the given cases, and of the jobs that end by it.
-local function follow(ended, now, messages, cases)
+local function propagate(ended, now, messages, cases)
   cases = cases or new_cases()
   repeat
     local members = {}
     for i, parent in ipairs(ended) do members[i] = parent.member end
-    local is_kin = has_kin(members, #members)
+    local has_dependencies = dependency_flags(members, #members)
     for i, parent in ipairs(ended) do
-      local children = is_kin[i] == 1 and call('HGETALL', children_of(parent.member)) or {}
-      for k = 1, #children, 2 do tell(cases, children[k], children[k + 1], parent) end
+      local children = has_dependencies[i] == 1 and call('HGETALL', children_of(parent.member)) or {}
+      for k = 1, #children, 2 do record_end(cases, children[k], children[k + 1], parent) end
     end
-    ended = decide(cases, now, messages)
+    ended = decide_cases(cases, now, messages)
     flush()
     cases = new_cases()
   until #ended == 0

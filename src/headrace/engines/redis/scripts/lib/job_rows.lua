@@ -1,6 +1,6 @@
--- Jobs in the form of answers: number, record, body, the end of the lease, the flow and whether it has dependencies, an
--- array of 33 values. Light rows leave out long values of more than `longest` bytes: the payload, the first value of a
--- body, and the result, the third of a record.
+-- Jobs in the form of answers: number, record, payload record, the end of the lease, the flow and whether it has
+-- dependencies, an array of 33 values. Light rows leave out values of more than `longest` bytes: the payload, the first
+-- value of a payload record, and the result, the third of a record.
 
 local function without_long(values, place, longest)
   if #values <= longest then return values end
@@ -14,18 +14,21 @@ end
 
 local function rows_of(members, n, records, longest)
   local rows = {}
-  local bodies = not longest and ask_in_parts('HMGET', PAYLOADS, members, n)
-  local leases = ask_in_parts('ZMSCORE', LEASES, members, n)
-  local flows = ask_in_parts('HMGET', JOB_FLOW, members, n)
-  local has_kin = ask_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, n)
+  local payload_records = not longest and read_in_parts('HMGET', PAYLOADS, members, n)
+  local leases = read_in_parts('ZMSCORE', LEASES, members, n)
+  local flows = read_in_parts('HMGET', JOB_FLOW, members, n)
+  local has_dependencies = read_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, n)
   for i = 1, n do
     -- Long ones are read one by one, so that they are not all in memory at once.
-    local record, body = records[i], longest and call('HGET', PAYLOADS, members[i]) or bodies and bodies[i]
-    if record and body then
+    local record, payload_record = records[i],
+      longest and call('HGET', PAYLOADS, members[i]) or payload_records and payload_records[i]
+    if record and payload_record then
       local lease_until = leases[i] and tonumber(leases[i]) or nil
-      if longest then record, body = without_long(record, 3, longest), without_long(body, 1, longest) end
-      rows[#rows + 1] = '\220\0\33' .. pack(members[i]) .. record .. body
-        .. pack(lease_until, flows[i] or nil, has_kin[i])
+      if longest then
+        record, payload_record = without_long(record, 3, longest), without_long(payload_record, 1, longest)
+      end
+      rows[#rows + 1] = '\220\0\33' .. pack(members[i]) .. record .. payload_record
+        .. pack(lease_until, flows[i] or nil, has_dependencies[i])
     end
   end
   return rows

@@ -3,7 +3,7 @@
 
 -- The sorted set of a lane's jobs, or of the jobs without a lane.
 local function lane_key(queue, lane)
-  return lane == '' and place('pending', queue) or P .. ':lane:' .. queue .. ':' .. lane
+  return lane == '' and state_key('pending', queue) or P .. ':lane:' .. queue .. ':' .. lane
 end
 
 -- The heads in the members and scores of an answer.
@@ -18,6 +18,6 @@ local function heads_of(found, lane)
 end
 
 -- The first of them by priority and rank.
-local function heads(queue, lane, room)
-  return heads_of(call('ZRANGE', lane_key(queue, lane), 0, room - 1, 'WITHSCORES'), lane)
+local function heads(queue, lane, max_jobs)
+  return heads_of(call('ZRANGE', lane_key(queue, lane), 0, max_jobs - 1, 'WITHSCORES'), lane)
 end

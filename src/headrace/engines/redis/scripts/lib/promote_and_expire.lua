@@ -17,44 +17,44 @@ end
 
 -- The basis of the claim: the queues to claim from, when the next job is due and when one expires, and whether there
 -- are rules or lanes. Without queues nothing is claimed.
-local open, due, lapses, minded = {}, nil, nil, false
+local open, due, next_expiry, has_rules = {}, nil, nil, false
 
-local function let_time_pass()
+local function promote_and_expire()
   -- One read where there is neither a store status nor a rule.
-  minded = call('EXISTS', P .. ':status', QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS) > 0
-  if minded and call('EXISTS', P .. ':status') == 1 then return end
-  open, lapses = open_queues(), first_of(EXPIRING)
-  if lapses and lapses <= now then
-    due_jobs().lapse()
-    messages.done, is_news, lapses = true, true, first_of(EXPIRING)
-    if lapses and lapses <= now then return end
+  has_rules = call('EXISTS', P .. ':status', QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS) > 0
+  if has_rules and call('EXISTS', P .. ':status') == 1 then return end
+  open, next_expiry = open_queues(), first_of(EXPIRING)
+  if next_expiry and next_expiry <= now then
+    due_jobs().expire()
+    messages.done, has_changes, next_expiry = true, true, first_of(EXPIRING)
+    if next_expiry and next_expiry <= now then return end
   end
   due = first_of(DUE)
   if due and due <= now then
     due_jobs().promote()
-    due, minded = first_of(DUE), is_minded() -- they may be the first in a lane
+    due, has_rules = first_of(DUE), rules_exist() -- they may be the first in a lane
   end
 end
 
 local limit = tonumber(ARGV[4])
-if limit > 0 then let_time_pass() else minded = outcome_count > 0 and is_minded() end
+if limit > 0 then promote_and_expire() else has_rules = outcome_count > 0 and rules_exist() end
 -- Whether there are rules or lanes in queues of the worker. Creating `limited_claim` takes half as long as a claim of
 -- one job, so rules of other queues must not require it, nor those of a queue without pending jobs.
-local function asks_care()
-  if limit == 0 or not minded then return false end
+local function needs_limited_claim()
+  if limit == 0 or not has_rules then return false end
   if call('EXISTS', TASKS) == 1 then return true end
   local served, shares = ARGV[6] == '1' and open or {}, cmsgpack.unpack(ARGV[7])
   if ARGV[6] ~= '1' then
     for i = 1, #shares, 2 do served[#served + 1] = shares[i] end
   end
-  for _, is_laned in ipairs(ask_in_parts('SMISMEMBER', QUEUES_WITH_LANES, served, #served)) do
-    if is_laned == 1 then return true end
+  for _, with_lanes in ipairs(read_in_parts('SMISMEMBER', QUEUES_WITH_LANES, served, #served)) do
+    if with_lanes == 1 then return true end
   end
-  for i, is_ruled in ipairs(ask_in_parts('SMISMEMBER', QUEUES_WITH_RULES, served, #served)) do
-    if is_ruled == 1 and call('EXISTS', named('in:pending', served[i])) == 1 then return true end
+  for i, with_rules in ipairs(read_in_parts('SMISMEMBER', QUEUES_WITH_RULES, served, #served)) do
+    if with_rules == 1 and call('EXISTS', key_of('in:pending', served[i])) == 1 then return true end
   end
   return false
 end
 
 -- More jobs expire than one commit should hold: none of the rest may start, so claim again.
-local must_wait = lapses and lapses <= now
+local must_wait = next_expiry and next_expiry <= now

@@ -2,16 +2,16 @@
 
 -- A finished job is reopened: move it back to the open jobs of its key.
 local function reopen_key(member, j)
-  local body = call('HGET', PAYLOADS, member)
-  local key = body and select(7, body_of(body))
+  local payload_record = call('HGET', PAYLOADS, member)
+  local key = payload_record and select(7, read_payload(payload_record))
   if key then
-    drop(past(j.state, key), member)
-    add(named('unique', key), member, member)
+    drop(finished_key(j.state, key), member)
+    add(key_of('unique', key), member, member)
   end
 end
 
 -- The values of a job that runs again, from this time on.
-local function revived_as(j, target, run_at)
+local function set_revived(j, target, run_at)
   j.state, j.attempt, j.crashes, j.run_at, j.rank = target, 0, 0, run_at, rank_at(j, run_at)
   j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
   j.progress, j.reason, j.expires_at = nil, nil, nil
@@ -29,7 +29,7 @@ local function state_of_revived(member, reviving)
       over[#over + 1] = blocking[i]
     end
   end
-  deferred[#deferred + 1] = function() in_parts('SREM', blocks_of(member), over, #over) end
+  deferred[#deferred + 1] = function() write_in_parts('SREM', blocks_of(member), over, #over) end
   return target
 end
 
@@ -48,7 +48,7 @@ local function has_lost(child, policy, blocking)
 end
 
 local function revive_child(member, j, now, parent)
-  file(member, j, now, 'revive', 'waiting', 'its parent ' .. parent.id .. ' is to run again', j.finished_at)
+  record_history(member, j, now, 'revive', 'waiting', 'its parent ' .. parent.id .. ' is to run again', j.finished_at)
   reopen_key(member, j)
   move(member, j, function()
     j.state, j.attempt, j.crashes = 'waiting', 0, 0
@@ -62,9 +62,9 @@ end
 local function waiting_for(revived)
   local members, children, of_child = {}, {}, {}
   for i, parent in ipairs(revived) do members[i] = parent.member end
-  local is_kin = has_kin(members, #members)
+  local has_dependencies = dependency_flags(members, #members)
   for i, parent in ipairs(revived) do
-    for _, child in ipairs(is_kin[i] == 1 and call('HKEYS', children_of(parent.member)) or {}) do
+    for _, child in ipairs(has_dependencies[i] == 1 and call('HKEYS', children_of(parent.member)) or {}) do
       if not of_child[child] then of_child[child], children[#children + 1] = {}, child end
       table.insert(of_child[child], parent)
     end
@@ -89,7 +89,7 @@ local function reopen(revived, now)
         j.member, revived[#revived + 1] = child, j
       elseif j and j.state == 'waiting' and j.reason == 'held' and not has_lost(child, 'h') then
         j.reason = nil
-        keep(child, written(j))
+        put_record(child, encode_job(j))
       end
     end
     flush()

@@ -4,24 +4,24 @@
 -- A flow may have a hundred thousand jobs, and a job as many children: they are compared as sets, in parts, and the
 -- first hit is enough. Reading each record would take the server a second.
 
-local AT_A_TIME = 1000
+local HOLD_BATCH_SIZE = 1000
 local busy_flows = {}
-local is_desk_empty = call('EXISTS', P .. ':dead_pending') == 0
+local no_pending_dead_letters = call('EXISTS', P .. ':dead_pending') == 0
 
-local function is_on_desk(id)
-  return not is_desk_empty and call('HEXISTS', P .. ':dead_pending', id) == 1
+local function has_pending_dead_letter(id)
+  return not no_pending_dead_letters and call('HEXISTS', P .. ':dead_pending', id) == 1
 end
 
 -- Whether one of these jobs is open, or has a pending dead letter.
-local function any_matters(members)
-  for first = 1, #members, AT_A_TIME do
-    local part = {unpack(members, first, math.min(first + AT_A_TIME - 1, #members))}
+local function any_holds(members)
+  for first = 1, #members, HOLD_BATCH_SIZE do
+    local part = {unpack(members, first, math.min(first + HOLD_BATCH_SIZE - 1, #members))}
     for _, record in ipairs(records_of(part, #part)) do
       local is_whole, _, state = pcall(take, record, 1)
       if is_whole and not FINAL[state] then return true end
-      if is_whole and state == 'failed' and not is_desk_empty then
+      if is_whole and state == 'failed' and not no_pending_dead_letters then
         local j = job_of(record)
-        if j and is_on_desk(j.id) then return true end
+        if j and has_pending_dead_letter(j.id) then return true end
       end
     end
   end
@@ -31,17 +31,17 @@ end
 -- Whether a job of the flow is open or has a pending dead letter. Each flow is checked once.
 local function is_busy(flow)
   if busy_flows[flow] == nil then
-    local key = named('flow', flow)
+    local key = key_of('flow', flow)
     -- The last jobs of a flow mostly end last.
-    local is_found = any_matters(call('ZREVRANGE', key, 0, 99))
-    for state in pairs(PLACES) do
+    local is_found = any_holds(call('ZREVRANGE', key, 0, 99))
+    for state in pairs(STATE_SETS) do
       if not is_found and not FINAL[state] then
-        local open = state == 'running' and LEASES or named('state', state)
+        local open = state == 'running' and LEASES or key_of('state', state)
         is_found = call('EXISTS', open) == 1 and #call('ZINTER', 2, key, open) > 0
       end
     end
-    if not is_found and not is_desk_empty then
-      is_found = any_matters(call('ZINTER', 2, key, named('state', 'failed')))
+    if not is_found and not no_pending_dead_letters then
+      is_found = any_holds(call('ZINTER', 2, key, key_of('state', 'failed')))
     end
     busy_flows[flow] = is_found
   end
@@ -49,8 +49,8 @@ local function is_busy(flow)
 end
 
 -- Whether it was cancelled with an ancestor whose dead letter is pending: a requeue would let it run.
-local function is_cut_off(member, j)
-  if is_desk_empty then return false end
+local function would_run_again(member, j)
+  if no_pending_dead_letters then return false end
   local level, seen = {}, {}
   local function climb(from, lost)
     if lost.state ~= 'cancelled' or lost.reason ~= 'parent_failed' then return end
@@ -64,16 +64,16 @@ local function is_cut_off(member, j)
     level = {}
     for i, record in ipairs(records_of(parents, #parents)) do
       local parent = job_of(record)
-      if parent and parent.state == 'failed' and is_on_desk(parent.id) then return true end
+      if parent and parent.state == 'failed' and has_pending_dead_letter(parent.id) then return true end
       if parent then climb(parents[i], parent) end
     end
   end
   return false
 end
 
-local function is_held(member, j, flow, is_kin)
-  return is_on_desk(j.id)
+local function is_held(member, j, flow, has_dependencies)
+  return has_pending_dead_letter(j.id)
     or (flow and is_busy(flow))
-    or (is_kin == 1 and any_matters(call('HKEYS', P .. ':children:' .. member)))
-    or (not flow and is_cut_off(member, j)) or false
+    or (has_dependencies == 1 and any_holds(call('HKEYS', P .. ':children:' .. member)))
+    or (not flow and would_run_again(member, j)) or false
 end

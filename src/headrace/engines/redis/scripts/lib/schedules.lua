@@ -2,7 +2,7 @@
 
 local SCHEDULES, SCHEDULES_DUE = P .. ':schedules', P .. ':schedules_due'
 
-local function version_of(row)
+local function schedule_version(row)
   local is_whole, _, _, version = pcall(take, row, 2, 3)
   return is_whole and version or nil
 end

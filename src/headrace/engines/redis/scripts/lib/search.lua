@@ -1,11 +1,11 @@
 -- The jobs that match a filter, found by the cheapest index. The filter is ARGV[1].
 --
 -- A filter consists of conditions, each a list of sets: a job that meets it is in one of them. The sets of the smallest
--- condition are walked, newest or oldest first, a bounded number at a time. The others prefilter: a set lookup takes
+-- condition are read, newest or oldest first, a bounded number at a time. The others prefilter: a set lookup takes
 -- half as long as reading a record. The rest is compared by its record, which decides.
 
-local SMALL = 5000 -- sets in another order than by number are sorted up to this size
-local SIFTING = 2 -- sets of a prefiltering condition: looking up more of them takes longer than reading the record
+local MAX_SORTED_SIZE = 5000 -- sets in another order than by number are sorted up to this size
+local MAX_PREFILTER_SETS = 2 -- of a prefiltering condition: looking up more sets takes longer than reading the record
 
 local given = cmsgpack.unpack(ARGV[1])
 local filter = {
@@ -33,7 +33,7 @@ local function by_state(states)
     if state == 'running' then
       unordered[#unordered + 1] = LEASES
     else
-      ordered[#ordered + 1] = named('state', state)
+      ordered[#ordered + 1] = key_of('state', state)
     end
   end
   return ordered, unordered
@@ -41,60 +41,61 @@ end
 
 local function by_queue_and_state()
   local unordered = {}
-  for state in pairs(wanted) do unordered[#unordered + 1] = place(state, filter.queue) end
-  if wanted.pending then unordered[#unordered + 1] = named('in:laned', filter.queue) end
+  for state in pairs(wanted) do unordered[#unordered + 1] = state_key(state, filter.queue) end
+  if wanted.pending then unordered[#unordered + 1] = key_of('in:laned', filter.queue) end
   return {}, unordered
 end
 
 -- A job of a worker either runs or is in the worker's own set; in other states it has no worker.
 local function by_worker()
   local ordered, unordered = {}, {}
-  for state in pairs(wanted or PLACES) do
+  for state in pairs(wanted or STATE_SETS) do
     if state == 'running' then unordered = {LEASES} end
-    if HAS_RUN[state] then ordered = {named('worker', filter.worker)} end
+    if HAS_RUN[state] then ordered = {key_of('worker', filter.worker)} end
   end
   return ordered, unordered
 end
 
--- The condition to walk, and the prefilters, the smallest first; and whether sets alone decide on matches, except for
+-- The condition to read, and the prefilters, the smallest first; and whether sets alone decide on matches, except for
 -- the time.
 local function plan()
-  local conditions, is_told = {}, not (filter.ids or filter.text or is_startable)
-  local function demand(ordered, unordered)
+  local conditions, sets_decide = {}, not (filter.ids or filter.text or is_startable)
+  local function add_condition(ordered, unordered)
     local disorder = size_of(unordered)
     local condition = {ordered = ordered, unordered = unordered, size = size_of(ordered) + disorder,
-      sets = #ordered + #unordered, can_lead = disorder <= SMALL}
+      sets = #ordered + #unordered, can_lead = disorder <= MAX_SORTED_SIZE}
     conditions[#conditions + 1] = condition
     return condition
   end
-  demand(by_state(wanted or PLACES)).can_lead = true
+  add_condition(by_state(wanted or STATE_SETS)).can_lead = true
   conditions[1].is_all = not wanted and not filter.ids
   for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
-    if filter[name] then demand({named(name, filter[name])}, {}) end
+    if filter[name] then add_condition({key_of(name, filter[name])}, {}) end
   end
-  if filter.worker and #demand(by_worker()).unordered > 0 then is_told = false end -- other workers' jobs run as well
-  if wanted and filter.queue then demand(by_queue_and_state()) end
+  -- Jobs of other workers run as well.
+  if filter.worker and #add_condition(by_worker()).unordered > 0 then sets_decide = false end
+  if wanted and filter.queue then add_condition(by_queue_and_state()) end
   table.sort(conditions, function(a, b) return a.size < b.size end)
-  local leading, sifting = nil, {}
+  local leading, prefilters = nil, {}
   for _, condition in ipairs(conditions) do
     if not leading and condition.can_lead then
       leading = condition
-    elseif condition.sets <= SIFTING then
-      sifting[#sifting + 1] = condition
+    elseif condition.sets <= MAX_PREFILTER_SETS then
+      prefilters[#prefilters + 1] = condition
     elseif wanted then
-      is_told = false
+      sets_decide = false
     end
   end
-  return leading, sifting, is_told
+  return leading, prefilters, sets_decide
 end
 
 -- Those of these jobs that are in a set of each condition, in the same order.
-local function sifted(members, conditions)
+local function prefiltered(members, conditions)
   for _, condition in ipairs(conditions) do
     local kept, is_in = {}, {}
     for _, keys in ipairs({condition.ordered, condition.unordered}) do
       for _, key in ipairs(keys) do
-        local scores = ask_in_parts('ZMSCORE', key, members, #members)
+        local scores = read_in_parts('ZMSCORE', key, members, #members)
         for i = 1, #members do is_in[i] = is_in[i] or scores[i] end
       end
     end
@@ -113,10 +114,10 @@ local function bounds()
     lowest, highest = math.huge, 0
     local from = filter.since and math.floor(filter.since / 3600000) or -math.huge
     local to = filter.before and math.floor(filter.before / 3600000) or math.huge
-    local spans = call('HGETALL', P .. ':hours')
-    for i = 1, #spans, 2 do
-      local hour = tonumber(spans[i])
-      local first, last = spans[i + 1]:match('(%d+) (%d+)')
+    local hours = call('HGETALL', P .. ':hours')
+    for i = 1, #hours, 2 do
+      local hour = tonumber(hours[i])
+      local first, last = hours[i + 1]:match('(%d+) (%d+)')
       first, last = tonumber(first) or 0, tonumber(last) or math.huge -- of a damaged one nothing is certain
       hour = hour or from
       if from <= hour and hour <= to then lowest, highest = math.min(lowest, first), math.max(highest, last) end
@@ -129,7 +130,7 @@ end
 
 local function with_ids()
   local members, seen = {}, {}
-  for _, member in ipairs(ask_in_parts('HMGET', IDS, filter.ids, #filter.ids)) do
+  for _, member in ipairs(read_in_parts('HMGET', IDS, filter.ids, #filter.ids)) do
     if member and not seen[member] then
       seen[member], members[#members + 1] = true, member
     end
@@ -173,7 +174,7 @@ local function next_of(keys, low, high, is_up, n)
 end
 
 -- The range of jobs after a position, between two numbers.
-local function behind(position, is_up, low, high)
+local function range_after(position, is_up, low, high)
   if position and is_up then return math.max(low, position + 1), high end
   return low, position and math.min(high, position - 1) or high
 end
@@ -182,7 +183,7 @@ end
 -- what it knows: the leading condition and the bounds.
 local function candidates(position, is_up, n, leading, low, high)
   if not low then low, high = bounds() end
-  low, high = behind(position, is_up, low, high)
+  low, high = range_after(position, is_up, low, high)
   if low > high then return {} end
   local function gather(found, members)
     for _, member in ipairs(members) do
@@ -210,10 +211,10 @@ local function candidates(position, is_up, n, leading, low, high)
 end
 
 local function has_text(member, j)
-  local body = call('HGET', PAYLOADS, member)
+  local payload_record = call('HGET', PAYLOADS, member)
   local texts = {j.id, j.task, j.reason}
-  if body then
-    local payload, _, _, _, metadata = body_of(body)
+  if payload_record then
+    local payload, _, _, _, metadata = read_payload(payload_record)
     -- An encrypted call is skipped: a match in it would be chance.
     if payload:sub(1, 10) == '{"$sealed"' then payload = '' end
     extend(texts, {payload, metadata})
@@ -231,8 +232,8 @@ local function matches(member, j)
     and (not filter.worker or j.worker == filter.worker)
     and (not filter.since or j.created_at >= filter.since)
     and (not filter.before or j.created_at < filter.before)
-    and (not filter.tag or call('ZSCORE', named('tag', filter.tag), member))
-    and (not filter.flow or call('ZSCORE', named('flow', filter.flow), member))
+    and (not filter.tag or call('ZSCORE', key_of('tag', filter.tag), member))
+    and (not filter.flow or call('ZSCORE', key_of('flow', filter.flow), member))
     and (not filter.text or has_text(member, j))
     and not (is_startable and j.state == 'waiting' and j.finished_at)
 end

@@ -22,12 +22,12 @@ local function note(count, notes)
         changed[member] = j
       end
       if message then
-        local n = #filed
-        filed[n + 1], filed[n + 2] = P .. ':logs:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
+        local n = #appends
+        appends[n + 1], appends[n + 2] = P .. ':logs:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
       end
     end
   end
-  for member, j in pairs(changed) do keep(member, written(j)) end
+  for member, j in pairs(changed) do put_record(member, encode_job(j)) end
   flush()
 end
 
@@ -37,16 +37,16 @@ end
 local function settle(member, record, o)
   local j = job_of(record)
   if not j then return nil end
-  if o.awaits and call('HEXISTS', memory(member), name_of_step('event', o.awaited_number, o.awaits)) == 1 then
+  if o.awaits and call('HEXISTS', steps_key(member), step_field('event', o.awaited_number, o.awaits)) == 1 then
     o.state, o.run_at, o.reason = 'pending', now, nil -- the event it waits for came meanwhile
   end
   if not o.quiet and o.event ~= 'succeed' then
-    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,
+    record_history(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,
       o.run_at)
   end
   if o.event == 'fail' then
     o.reason = o.reason or 'failed'
-    if o.letter then bury(member, j, salt, o) end
+    if o.opens_dead_letter then add_dead_letter(member, j, salt, o) end
   end
   move(member, j, function()
     j.state = o.state
@@ -63,11 +63,12 @@ local function settle(member, record, o)
 end
 
 -- The job's own run is over, but it has open children. False if its record is damaged.
-local function settle_waiting(member, record, at, finished_at, result, result_checksum, others)
+local function settle_waiting(member, record, at, finished_at, result, result_checksum, open_children)
   local j = job_of(record)
   if not j then return false end
-  local detail = string.format('its own run is over; it waits for %d job%s', others, others == 1 and '' or 's')
-  file(member, j, at, 'succeed', 'waiting', detail)
+  local plural = open_children == 1 and '' or 's'
+  local detail = string.format('its own run is over; it waits for %d job%s', open_children, plural)
+  record_history(member, j, at, 'succeed', 'waiting', detail)
   move(member, j, function()
     j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
     j.reason, j.expires_at = nil, nil -- it has started in time, also after a transfer
@@ -76,15 +77,15 @@ local function settle_waiting(member, record, at, finished_at, result, result_ch
 end
 
 -- A second outcome of one claim is stale as well, and is recorded with the result of the first one.
-local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
+local function record_stale(member, record, version, event, error_type, error_message, error_traceback)
   local j = job_of(record)
   if not j then return end
   local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
-  tell_filed(j, now, 'lease lost', j.state, detail)
-  local n = #filed
-  filed[n + 1] = P .. ':history:' .. member
-  filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
+  add_history_event(j, now, 'lease lost', j.state, detail)
+  local n = #appends
+  appends[n + 1] = P .. ':history:' .. member
+  appends[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
 end
 
-return {note = note, settle = settle, settle_waiting = settle_waiting, file_stale = file_stale}
+return {note = note, settle = settle, settle_waiting = settle_waiting, record_stale = record_stale}

@@ -1,8 +1,8 @@
 -- Starts the jobs of a claim. `exchange` describes ARGV.
 
 local now, worker, salt = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local outcome_count, note_count, nursing = tonumber(ARGV[8]), tonumber(ARGV[11]), ARGV[15] == '1'
-local messages, is_news = {}, false
+local outcome_count, note_count, has_spawns = tonumber(ARGV[8]), tonumber(ARGV[11]), ARGV[15] == '1'
+local messages, has_changes = {}, false
 local freed, frees_others = {}, false -- queues in which a plain job has completed; whether something else has ended
 local claims, claim_count = {}, 0
 
@@ -10,20 +10,20 @@ local claims, claim_count = {}, 0
 -- a third of an exchange with a hundred claims. A member that is too long for a list makes it a tree for good.
 local MANY, TOO_LONG = 64, string.rep('-', 65)
 local function add_many(key, list, n)
-  if n < MANY then return in_parts('ZADD', key, list, n) end
+  if n < MANY then return write_in_parts('ZADD', key, list, n) end
   call('ZADD', key, '0', TOO_LONG)
-  in_parts('ZADD', key, list, n)
+  write_in_parts('ZADD', key, list, n)
   call('ZREM', key, TOO_LONG)
 end
 
-local spoiled = {} -- numbers of jobs whose records are damaged: they are to fail
+local damaged = {} -- numbers of jobs whose records are damaged: they are to fail
 
--- The tasks that are familiar to the worker, each between line breaks; nothing if it knows all.
-local FAMILIAR = ARGV[20]
-local strange = {} -- queues, each with an unfamiliar task that came up in it
+-- The tasks that the worker knows, each between line breaks; empty if it knows all.
+local KNOWN_TASKS = ARGV[20]
+local unknown_pairs = {} -- queues, each with an unknown task of one of its jobs
 
 -- The record of a job of this queue that starts to run, and its task. An error if the part read here is damaged.
-local function begun(record, first_try, this_run, queue)
+local function started_record(record, first_try, this_run, queue)
   local behind, _, finished_at, result, result_checksum, reason, version, attempt = take(record, 10)
   local has_past = finished_at or result or result_checksum or reason
   local _, own_queue, _, _, _, task = take(record, 5, behind)
@@ -32,41 +32,42 @@ local function begun(record, first_try, this_run, queue)
     .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1), task
 end
 
--- Start these pending jobs; whether they started. If the task of one is not familiar to the worker, none starts. A
--- damaged job is skipped and no longer pending. The caller removes them from their sets and flushes; `note`, if given,
--- is called with each that starts. Jobs of one queue go to the same sets, so the lists are built here, without a call
--- for each entry.
-local function start(queue, members, n, lease_until, any_lapse, note)
+-- Start these pending jobs; whether they started. If the worker does not know the task of one, none starts. A damaged
+-- job is skipped and no longer pending. The caller removes them from their sets and flushes; `on_start`, if given, is
+-- called with each that starts. Jobs of one queue go to the same sets, so the lists are built here, without a call for
+-- each entry.
+local function start(queue, members, n, lease_until, any_expiry, on_start)
   local records = records_of(members, n)
-  local bodies = ask_in_parts('HMGET', PAYLOADS, members, n)
+  local payload_records = read_in_parts('HMGET', PAYLOADS, members, n)
   local leases, running, count, started_at = {}, {}, 0, text(now)
   local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
-  local kept_before, claims_before, spoiled_before, begins, last_task = kept_count, claim_count, #spoiled, {}, nil
+  local put_before, claims_before, damaged_before = put_count, claim_count, #damaged
+  local started_positions, last_task = {}, nil
   for i = 1, n do
     local member = members[i]
-    local is_whole, record, task = pcall(begun, records[i], first_try, this_run, queue)
-    if is_whole and bodies[i] then
-      if task ~= last_task and FAMILIAR ~= '' and not FAMILIAR:find('\n' .. tostring(task) .. '\n', 1, true) then
-        kept_count, claim_count = kept_before, claims_before
-        for last = #spoiled, spoiled_before + 1, -1 do spoiled[last] = nil end
-        unknown_tasks().tell(queue, members, strange, spoiled)
+    local is_whole, record, task = pcall(started_record, records[i], first_try, this_run, queue)
+    if is_whole and payload_records[i] then
+      if task ~= last_task and KNOWN_TASKS ~= '' and not KNOWN_TASKS:find('\n' .. tostring(task) .. '\n', 1, true) then
+        put_count, claim_count = put_before, claims_before
+        for last = #damaged, damaged_before + 1, -1 do damaged[last] = nil end
+        unknown_tasks().collect(queue, members, unknown_pairs, damaged)
         return false
       end
       last_task = task
-      kept[kept_count + 1], kept[kept_count + 2] = member, record
+      put_records[put_count + 1], put_records[put_count + 2] = member, record
       leases[count + 1], leases[count + 2] = lease_until, member
       running[count + 1], running[count + 2] = started_at, member
-      kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
-      claims[claim_count] = '\220\0\30\172' .. member .. record .. bodies[i]
-      if note then begins[#begins + 1] = i end
+      put_count, count, claim_count = put_count + 2, count + 2, claim_count + 1
+      claims[claim_count] = '\220\0\30\172' .. member .. record .. payload_records[i]
+      if on_start then started_positions[#started_positions + 1] = i end
     elseif records[i] then
-      spoiled[#spoiled + 1] = member
+      damaged[#damaged + 1] = member
     end
   end
-  in_parts('ZREM', named('state', 'pending'), members, n)
-  if any_lapse then in_parts('ZREM', EXPIRING, members, n) end
+  write_in_parts('ZREM', key_of('state', 'pending'), members, n)
+  if any_expiry then write_in_parts('ZREM', EXPIRING, members, n) end
   add_many(LEASES, leases, count)
-  add_many(named('in:running', queue), running, count)
-  for _, i in ipairs(begins) do note(i) end
+  add_many(key_of('in:running', queue), running, count)
+  for _, i in ipairs(started_positions) do on_start(i) end
   return true
 end

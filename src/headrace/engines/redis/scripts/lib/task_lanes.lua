@@ -11,23 +11,23 @@ local function with_task(lane, task)
   return (lane == '' and '[' or lane:sub(1, -2) .. ',') .. '"' .. quoted .. '"]'
 end
 
-local function is_behind(lane, gate)
+local function has_task_limit(lane, gate)
   local gates = gates_of(lane)
   return gates[#gates] == gate
 end
 
-local own_orders -- task -> its order
+local task_orders -- task -> its order
 
 local function order_of_task(task)
-  if not own_orders then
-    own_orders = {}
+  if not task_orders then
+    task_orders = {}
     local known = call('HGETALL', TASKS)
-    for i = 1, #known, 2 do own_orders[known[i]] = from_json(known[i + 1]).strategy end
+    for i = 1, #known, 2 do task_orders[known[i]] = from_json(known[i + 1]).strategy end
   end
-  return own_orders[task]
+  return task_orders[task]
 end
 
 -- The lane of a new job with this one.
 local function lane_for(task, lane)
-  return order_of_task(task) and not is_behind(lane, 't:' .. task) and with_task(lane, task) or lane
+  return order_of_task(task) and not has_task_limit(lane, 't:' .. task) and with_task(lane, task) or lane
 end

@@ -1,27 +1,27 @@
 -- Writes new jobs: submitted ones, and those transferred from another store.
 
-local ids, bodies, new_count = {}, {}, 0
-local spans, any_number = {}, false
-local origins, origin_count = {}, 0
+local ids, payload_records, new_count = {}, {}, 0
+local hours, has_numbers = {}, false
+local flow_pairs, flow_pair_count = {}, 0
 
 -- The range of job numbers for each hour, so that a search by time need not read all jobs. The upper bound is rounded
 -- up, so that it is not written again for every job.
 local ROUND = 1000
-local function remember_span(created_at, member)
+local function extend_hour(created_at, member)
   local hour = math.floor(created_at / 3600000)
-  local span = spans[hour]
-  if span then
-    span[2] = member
+  local range = hours[hour]
+  if range then
+    range[2] = member
   else
-    spans[hour] = {member, member}
+    hours[hour] = {member, member}
   end
 end
 
 -- The next numbers, as many as requested: a function that returns one at a time. It is a guard as well, being refused
 -- for the same reasons; if nothing is stored after all, these numbers stay unused.
-local function numbers(count)
+local function reserve_numbers(count)
   local seq = call('INCRBY', P .. ':seq', text(count)) - count
-  any_number = true
+  has_numbers = true
   return function()
     seq = seq + 1
     return string.format('%012d', seq)
@@ -29,34 +29,34 @@ local function numbers(count)
 end
 
 -- Write everything of a new job but its state, which `enter` or the caller writes.
-local function bear(member, id, task, queue, tags, created_at, record, body)
+local function write_new_job(member, id, task, queue, tags, created_at, record, payload_record)
   local n = new_count
   ids[n + 1], ids[n + 2] = id, member
-  bodies[n + 1], bodies[n + 2] = member, body
+  payload_records[n + 1], payload_records[n + 2] = member, payload_record
   new_count = n + 2
-  keep(member, record)
-  add(named('queue', queue), member, member)
-  add(named('task', task), member, member)
+  put_record(member, record)
+  add(key_of('queue', queue), member, member)
+  add(key_of('task', task), member, member)
   if tags then
-    for _, tag in ipairs(tags_of(tags)) do add(named('tag', tag), member, member) end
+    for _, tag in ipairs(tags_of(tags)) do add(key_of('tag', tag), member, member) end
   end
-  remember_span(created_at, member)
+  extend_hour(created_at, member)
 end
 
 local function join_flow(member, flow)
-  add(named('flow', flow), member, member)
-  origins[origin_count + 1], origins[origin_count + 2] = member, flow
-  origin_count = origin_count + 2
+  add(key_of('flow', flow), member, member)
+  flow_pairs[flow_pair_count + 1], flow_pairs[flow_pair_count + 2] = member, flow
+  flow_pair_count = flow_pair_count + 2
 end
 
-local function flush_births()
-  if not any_number then guard() end
-  in_parts('HSET', IDS, ids, new_count)
-  in_parts('HSET', PAYLOADS, bodies, new_count)
-  in_parts('HSET', JOB_FLOW, origins, origin_count)
+local function flush_new_jobs()
+  if not has_numbers then guard() end
+  write_in_parts('HSET', IDS, ids, new_count)
+  write_in_parts('HSET', PAYLOADS, payload_records, new_count)
+  write_in_parts('HSET', JOB_FLOW, flow_pairs, flow_pair_count)
   flush()
-  for hour, span in pairs(spans) do
-    local name, first, last = text(hour), span[1], span[2]
+  for hour, range in pairs(hours) do
+    local name, first, last = text(hour), range[1], range[2]
     local known = call('HGET', P .. ':hours', name)
     local lowest, highest = (known or last .. ' ' .. last):match('^(%d+) (%d+)$')
     if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: the range is unknown
@@ -64,5 +64,5 @@ local function flush_births()
     local range = (first < lowest and first or lowest) .. ' ' .. highest
     if range ~= known then call('HSET', P .. ':hours', name, range) end
   end
-  ids, bodies, new_count, spans, origins, origin_count = {}, {}, 0, {}, {}, 0
+  ids, payload_records, new_count, hours, flow_pairs, flow_pair_count = {}, {}, 0, {}, {}, 0
 end

@@ -1,6 +1,6 @@
 -- Open a dead letter of a job by hand. A job that has not started fails by it.
 -- ARGV: now, salt, remark or nothing, the text for its history, then a NewDeadLetter; absent is nothing
--- Answers: "added", "missing", "busy" or "pending"; or, in a list of its own, the answer of `notice`
+-- Answers: "added", "missing", "busy" or "pending"; or, in a list of its own, the answer of `store_status`
 
 local now, salt, remark, detail = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local id, reason, error_type, error_message, fingerprint = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
@@ -8,8 +8,8 @@ local ADDABLE = {
   scheduled = true, waiting = true, pending = true, retrying = true, failed = true, cancelled = true,
 }
 
-local door = notice()
-if door then return {door} end
+local status = store_status()
+if status then return {status} end
 
 local member = call('HGET', IDS, id)
 local j = member and job_of(call('HGET', JOBS, member))
@@ -19,8 +19,8 @@ if call('HEXISTS', DEAD_PENDING, id) == 1 then return 'pending' end
 
 guard()
 local is_open, messages = not FINAL[j.state], {}
-if is_open then file(member, j, now, 'fail', 'failed', detail, j.finished_at) end
-bury(member, j, salt, {
+if is_open then record_history(member, j, now, 'fail', 'failed', detail, j.finished_at) end
+add_dead_letter(member, j, salt, {
   at = now, reason = reason, error_type = error_type ~= '' and error_type or nil,
   error_message = error_message ~= '' and error_message or nil, error_traceback = '', fingerprint = fingerprint,
   notes = remark ~= '' and '[' .. remark .. ']' or nil,
@@ -31,9 +31,9 @@ if is_open then
 end
 flush()
 if is_open then
-  if any_kin() then follow({j}, now, messages) end
+  if any_dependencies() then propagate({j}, now, messages) end
   messages.done = true
-  if is_minded() then messages.work = true end
+  if rules_exist() then messages.work = true end
 end
 ring(messages)
 return 'added'

@@ -4,10 +4,10 @@
 
 local count, ids = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 if ARGV[1] == 'jobs' then
-  local latest, known = ask_in_parts('HMGET', P .. ':dead_latest', ids, count), {}
+  local latest, known = read_in_parts('HMGET', P .. ':dead_latest', ids, count), {}
   for i = 1, count do
     if latest[i] then known[#known + 1] = latest[i] end
   end
   ids, count = known, #known
 end
-return {ids, ask_in_parts('HMGET', P .. ':dead_letters', ids, count)}
+return {ids, read_in_parts('HMGET', P .. ':dead_letters', ids, count)}

@@ -6,7 +6,7 @@ local statuses, answer = cmsgpack.unpack(ARGV[1]), {}
 for _, fingerprint in ipairs(cmsgpack.unpack(ARGV[2])) do
   local count, first, last = 0, '', ''
   for _, status in ipairs(statuses) do
-    local key = shelf(status, 'fingerprint', fingerprint)
+    local key = dead_index_key(status, 'fingerprint', fingerprint)
     local size = call('ZCARD', key)
     if size > 0 then
       local lowest, highest = call('ZRANGE', key, 0, 0)[1], call('ZRANGE', key, -1, -1)[1]

@@ -5,9 +5,9 @@
 local packed, remark = call('HGET', DEAD_LETTERS, ARGV[1]), ARGV[2]
 if not packed then return 0 end
 guard()
-local l = read_letter(packed, ARGV[1])
-unshelve(l)
+local l = read_dead_letter(packed, ARGV[1])
+drop_dead_indexes(l)
 l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
-put_letter(l)
+put_dead_letter(l)
 flush()
 return 1

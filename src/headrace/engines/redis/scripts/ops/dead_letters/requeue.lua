@@ -1,92 +1,93 @@
 -- Run the jobs of pending dead letters again; a deleted job is inserted anew.
--- ARGV: now, by, remark, detail, mark, orders: each id, boost, most, run_at, payload, checksum, NewJob, its history,
+-- ARGV: now, by, remark, detail, mark, requests: each id, boost, most, run_at, payload, checksum, NewJob, its history,
 -- the note and the actor if it was requeued too often; absent is false
--- Answers: job id, result and requeues of each; or, in a list of its own, the answer of `notice`
+-- Answers: job id, result and requeues of each; or, in a list of its own, the answer of `store_status`
 
 local now, by, remark, detail, mark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 if by == '' then by = nil end
 if detail == '' then detail = nil end
 
-local door = notice()
-if door then return {door} end
+local status = store_status()
+if status then return {status} end
 
-local answer, revived, gone, moving, seen, messages = {}, {}, {}, {}, {}, {}
+local answer, revived, deleted, moving, seen, messages = {}, {}, {}, {}, {}, {}
 
-local function tell(job_id, verdict, requeues)
+local function add_answer(job_id, result, requeues)
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3] = job_id, verdict, requeues
+  answer[n + 1], answer[n + 2], answer[n + 3] = job_id, result, requeues
 end
 
-local function decide(order)
-  local id, most, job = order[1], order[3], order[7]
+local function decide_request(request)
+  local id, most, job = request[1], request[3], request[7]
   local packed = not seen[id] and call('HGET', DEAD_LETTERS, id)
-  if not packed then return tell('', 'missing', 0) end
-  local l = read_letter(packed, id)
-  if l.status ~= 'pending' then return tell(l.job_id, 'resolved', l.requeues) end
+  if not packed then return add_answer('', 'missing', 0) end
+  local l = read_dead_letter(packed, id)
+  if l.status ~= 'pending' then return add_answer(l.job_id, 'resolved', l.requeues) end
   local member = call('HGET', IDS, l.job_id)
   local j = member and job_of(call('HGET', JOBS, member))
   local is_busy = member and not (j and (j.state == 'failed' or j.state == 'cancelled'))
   if l.requeues >= most then
     seen[id] = true
-    close_letter(l, 'permanently_failed', now, order[10], l.requeues, (remark ~= '' and remark .. ',' or '') .. order[9])
-    return tell(l.job_id, 'used_up', l.requeues)
+    local notes = (remark ~= '' and remark .. ',' or '') .. request[9]
+    resolve_dead_letter(l, 'permanently_failed', now, request[10], l.requeues, notes)
+    return add_answer(l.job_id, 'used_up', l.requeues)
   end
-  if is_busy or not member and not job then return tell(l.job_id, 'busy', l.requeues) end
+  if is_busy or not member and not job then return add_answer(l.job_id, 'busy', l.requeues) end
   seen[id] = true
-  close_letter(l, 'requeued', now, by, l.requeues + 1, remark)
+  resolve_dead_letter(l, 'requeued', now, by, l.requeues + 1, remark)
   if j then
-    j.member, j.order, moving[member] = member, order, true
+    j.member, j.request, moving[member] = member, request, true
     revived[#revived + 1] = j
-    return tell(l.job_id, 'requeued', l.requeues)
+    return add_answer(l.job_id, 'requeued', l.requeues)
   end
-  gone[#gone + 1] = {job, order[8]}
-  tell(l.job_id, 'stored_anew', l.requeues)
+  deleted[#deleted + 1] = {job, request[8]}
+  add_answer(l.job_id, 'stored_anew', l.requeues)
 end
 
-local function change_arguments(member, order)
-  local _, _, options, tags, metadata, own, key = body_of(call('HGET', PAYLOADS, member))
-  local body = pack(order[5], order[6], options, tags, metadata, own, key)
-  deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, body) end
+local function change_arguments(member, request)
+  local _, _, options, tags, metadata, own_mark, key = read_payload(call('HGET', PAYLOADS, member))
+  local payload_record = pack(request[5], request[6], options, tags, metadata, own_mark, key)
+  deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, payload_record) end
 end
 
-local function requeue(j, has_bonds)
-  local member, order = j.member, j.order
-  local target, run_at = 'pending', math.max(order[4] or now, now)
-  if has_bonds then target = state_of_revived(member, moving) end
+local function requeue(j, any_edges)
+  local member, request = j.member, j.request
+  local target, run_at = 'pending', math.max(request[4] or now, now)
+  if any_edges then target = state_of_revived(member, moving) end
   if target == 'pending' and run_at > now then target = 'scheduled' end
-  file(member, j, now, 'revive', target, detail, j.finished_at)
+  record_history(member, j, now, 'revive', target, detail, j.finished_at)
   reopen_key(member, j)
-  if order[5] then change_arguments(member, order) end
+  if request[5] then change_arguments(member, request) end
   move(member, j, function()
-    revived_as(j, target, run_at)
-    j.priority = math.max(-100, math.min(100, j.priority + order[2]))
+    set_revived(j, target, run_at)
+    j.priority = math.max(-100, math.min(100, j.priority + request[2]))
   end)
   if target == 'pending' then messages['work:' .. j.queue] = true end
 end
 
-for _, order in ipairs(cmsgpack.unpack(ARGV[6])) do decide(order) end
+for _, request in ipairs(cmsgpack.unpack(ARGV[6])) do decide_request(request) end
 if next(seen) == nil then return answer end
 
 guard()
-local has_bonds = any_kin()
-for _, j in ipairs(revived) do requeue(j, has_bonds) end
-if #gone > 0 then
-  local next_number = numbers(#gone)
-  for _, anew in ipairs(gone) do
+local any_edges = any_dependencies()
+for _, j in ipairs(revived) do requeue(j, any_edges) end
+if #deleted > 0 then
+  local next_number = reserve_numbers(#deleted)
+  for _, anew in ipairs(deleted) do
     local job, member = anew[1], next_number()
     submit(member, mark, unpack(job, 1, 19))
-    for _, filing in ipairs(anew[2]) do
-      local n = #filed
-      filed[n + 1], filed[n + 2] = P .. ':history:' .. member, '\157' .. pack(unpack(filing, 1, 13))
+    for _, entry in ipairs(anew[2]) do
+      local n = #appends
+      appends[n + 1], appends[n + 2] = P .. ':history:' .. member, '\157' .. pack(unpack(entry, 1, 13))
     end
-    coming[job[3]] = (coming[job[3]] or 0) + 1
+    queue_growth[job[3]] = (queue_growth[job[3]] or 0) + 1
   end
-  flush_births()
+  flush_new_jobs()
 else
   flush()
 end
-if has_bonds then reopen(revived, now) end
-if is_minded() then messages.work = true end
+if any_edges then reopen(revived, now) end
+if rules_exist() then messages.work = true end
 if #revived > 0 and next(messages) == nil then messages.work = true end -- workers need to know when the next is due
 announce(now, messages)
 return answer

@@ -7,9 +7,9 @@ if by == '' then by = nil end
 local done, seen = {}, {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[5])) do
   local packed = not seen[id] and call('HGET', DEAD_LETTERS, id)
-  local l = packed and read_letter(packed, id)
+  local l = packed and read_dead_letter(packed, id)
   if l and l.status == 'pending' then
-    close_letter(l, status, now, by, l.requeues, remark)
+    resolve_dead_letter(l, status, now, by, l.requeues, remark)
     done[#done + 1], seen[id] = id, true
   end
 end

@@ -5,7 +5,7 @@
 local statuses, answer = cmsgpack.unpack(ARGV[1]), {}
 for _, reason in ipairs(call('SMEMBERS', P .. ':dead_reasons')) do
   for _, status in ipairs(statuses) do
-    local key = shelf(status, 'reason', reason)
+    local key = dead_index_key(status, 'reason', reason)
     local size = call('ZCARD', key)
     if size > 0 then
       local requeues = tonumber(call('HGET', P .. ':dead_requeues', status .. ':' .. reason) or 0)

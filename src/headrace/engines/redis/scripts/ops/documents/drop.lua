@@ -3,5 +3,5 @@
 -- Answers: how many there were
 
 local keys = call('ZRANGEBYLEX', P .. ':document_keys:' .. ARGV[1], '-', '(' .. ARGV[2], 'LIMIT', 0, tonumber(ARGV[3]))
-for i = 1, #keys do take_away(ARGV[1], keys[i]) end
+for i = 1, #keys do delete_document(ARGV[1], keys[i]) end
 return #keys

@@ -4,7 +4,7 @@
 
 guard()
 for i = 1, #ARGV, 4 do
-  if version_of(ARGV[i], ARGV[i + 1]) ~= tonumber(ARGV[i + 2]) then return 0 end
+  if document_version(ARGV[i], ARGV[i + 1]) ~= tonumber(ARGV[i + 2]) then return 0 end
 end
 for i = 1, #ARGV, 4 do
   local kind, key = ARGV[i], ARGV[i + 1]

@@ -3,8 +3,8 @@
 -- Answers: 1, or 0 if one of them is not at its version
 
 for i = 1, #ARGV, 3 do
-  local version = version_of(ARGV[i], ARGV[i + 1])
+  local version = document_version(ARGV[i], ARGV[i + 1])
   if version == 0 or version ~= tonumber(ARGV[i + 2]) then return 0 end
 end
-for i = 1, #ARGV, 3 do take_away(ARGV[i], ARGV[i + 1]) end
+for i = 1, #ARGV, 3 do delete_document(ARGV[i], ARGV[i + 1]) end
 return 1

@@ -1,26 +1,26 @@
 -- Insert jobs, their dependencies on each other and on existing jobs, and their flow: all or nothing.
 -- ARGV: now, mark, count, ids, jobs (array of NewJob), edges (array of Dependency), the flow's id or nothing, FlowRow
 -- Answers: nothing; or "moved" and the address of the other store; or the answer of `full_queue`; or "duplicate" and a
--- taken id; or "unknown" and an id; or "ended", an id and the state of its job; or "circle" and the ids of its jobs in
+-- taken id; or "unknown" and an id; or "ended", an id and the state of its job; or "cycle" and the ids of its jobs in
 -- order
 
 local now, mark, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local given, jobs, bonds = cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
+local given, jobs, edges = cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
 local flow, flow_row = ARGV[7], ARGV[8]
 
-local door = moved_to()
-if door then return door end
+local status = moved_to()
+if status then return status end
 
 -- Whether the stored job of this number equals the new one.
 local function is_same(member, checksum, created_at)
-  local j, body = job_of(call('HGET', JOBS, member)), call('HGET', PAYLOADS, member)
-  return j and body and j.created_at == created_at and select(2, body_of(body)) == checksum
+  local j, payload_record = job_of(call('HGET', JOBS, member)), call('HGET', PAYLOADS, member)
+  return j and payload_record and j.created_at == created_at and select(2, read_payload(payload_record)) == checksum
 end
 
 -- The first taken id; and whether all are taken by the same jobs: then this call stored everything before, and its
 -- answer was lost.
 local function taken()
-  local known, seen, first, is_again = ask_in_parts('HMGET', IDS, given, count), {}, nil, true
+  local known, seen, first, is_again = read_in_parts('HMGET', IDS, given, count), {}, nil, true
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     if (known[i] or seen[given[i]]) and not first then first = given[i] end
@@ -40,29 +40,29 @@ local first, is_again = taken()
 if is_again then return {} end
 if first then return {'duplicate', first} end
 
-local fresh, members, next_number = {}, {}, numbers(count)
+local new_numbers, members, next_number = {}, {}, reserve_numbers(count)
 for i = 1, count do
   members[i] = next_number()
-  fresh[given[i]] = members[i]
+  new_numbers[given[i]] = members[i]
 end
 
-local numbers_of, standing, unknown = look_up(bonds, fresh)
+local numbers_of, existing, unknown = look_up(edges, new_numbers)
 if unknown then return {'unknown', unknown} end
-bonds = new_ones(bonds, numbers_of, standing)
-for _, bond in ipairs(bonds) do
-  local child = standing[bond.child]
+edges = new_edges(edges, numbers_of, existing)
+for _, edge in ipairs(edges) do
+  local child = existing[edge.child]
   if child and FINAL[child.state] then return {'ended', child.id, child.state} end
 end
 
 -- A cycle as text.
-local function ids_on(path)
-  local names, answer = {}, {'circle'}
+local function cycle_ids(path)
+  local names, answer = {}, {'cycle'}
   for id, member in pairs(numbers_of) do names[member] = id end
   for i, member in ipairs(path) do answer[i + 1] = names[member] or read(call('HGET', JOBS, member)).id end
   return answer
 end
-local circle = circle_in(bonds, standing)
-if circle then return ids_on(circle) end
+local cycle = find_cycle(edges, existing)
+if cycle then return cycle_ids(cycle) end
 
 local place = 0
 submit_all(jobs, count, {}, function()
@@ -73,12 +73,12 @@ local full = full_queue()
 if full then return full end
 
 local messages, cases = {}, new_cases()
-local back = hold_back(bonds, standing, now)
-flush_births()
-tie(bonds, standing)
+local back = back_to_waiting(edges, existing, now)
+flush_new_jobs()
+add_edges(edges, existing)
 if flow ~= '' and call('HSETNX', P .. ':flows', flow, flow_row) == 1 then call('ZADD', P .. ':flow_ids', 0, flow) end
-tell_of_ended(cases, bonds, standing)
-for _, member in ipairs(back) do tell_of_past(cases, member) end
-follow({}, now, messages, cases)
+record_ended_parents(cases, edges, existing)
+for _, member in ipairs(back) do record_past_ends(cases, member) end
+propagate({}, now, messages, cases)
 announce(now, messages)
 return {}

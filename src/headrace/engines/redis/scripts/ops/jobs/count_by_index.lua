@@ -3,10 +3,10 @@
 
 if filter.ids or filter.text or filter.since or filter.before then return false end
 if filter.worker then
-  if wanted or filter.queue or filter.task or filter.tag or filter.flow or call('ZCARD', LEASES) > SMALL then
+  if wanted or filter.queue or filter.task or filter.tag or filter.flow or call('ZCARD', LEASES) > MAX_SORTED_SIZE then
     return false
   end
-  local running, size = call('ZRANGE', LEASES, 0, -1), call('ZCARD', named('worker', filter.worker))
+  local running, size = call('ZRANGE', LEASES, 0, -1), call('ZCARD', key_of('worker', filter.worker))
   for _, record in ipairs(records_of(running, #running)) do
     local j = job_of(record)
     if j and j.worker == filter.worker then size = size + 1 end
@@ -21,7 +21,7 @@ if wanted then
 end
 local sets = {}
 for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
-  if filter[name] then sets[#sets + 1] = named(name, filter[name]) end
+  if filter[name] then sets[#sets + 1] = key_of(name, filter[name]) end
 end
 if #sets > 1 then return false end
 return sets[1] and call('ZCARD', sets[1]) or call('HLEN', IDS)

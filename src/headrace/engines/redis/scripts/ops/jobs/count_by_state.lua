@@ -10,12 +10,12 @@ local function oldest_pending(key)
     if not first then return oldest end
     local middle = math.floor((tonumber(first) + RANKS / 2) / RANKS) * RANKS
     local backward = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', middle),
-      string.format('%.0f', middle - FURTHEST), 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    local forward = call('ZRANGEBYSCORE', key, string.format('%.0f', middle), string.format('%.0f', middle + FURTHEST),
+      string.format('%.0f', middle - MAX_RANK), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local forward = call('ZRANGEBYSCORE', key, string.format('%.0f', middle), string.format('%.0f', middle + MAX_RANK),
       'WITHSCORES', 'LIMIT', 0, 1)[2]
     local age = math.min(backward and middle - tonumber(backward) or math.huge,
       forward and tonumber(forward) - middle or math.huge)
-    oldest, from = math.min(oldest or age, age), string.format('(%.0f', middle + FURTHEST)
+    oldest, from = math.min(oldest or age, age), string.format('(%.0f', middle + MAX_RANK)
   end
 end
 
@@ -27,8 +27,8 @@ end
 
 -- Pending jobs may be in lanes or in none.
 local function keys_of(state, queue)
-  if state == 'pending' then return {place(state, queue), named('in:laned', queue)} end
-  return {place(state, queue)}
+  if state == 'pending' then return {state_key(state, queue), key_of('in:laned', queue)} end
+  return {state_key(state, queue)}
 end
 
 local found, count = {}, 0

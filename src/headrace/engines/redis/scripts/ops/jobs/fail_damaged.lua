@@ -8,24 +8,24 @@ local now, salt = tonumber(ARGV[1]), ARGV[2]
 local failed, messages, queues = {}, {}, call('HKEYS', QUEUES)
 
 -- The queue whose index has the job, most likely its own.
-local function queue_of(member, told)
+local function queue_of(member, stored)
   for _, queue in ipairs(queues) do
-    if call('ZSCORE', named('queue', queue), member) then return queue end
+    if call('ZSCORE', key_of('queue', queue), member) then return queue end
   end
-  if is_text(told) and call('HEXISTS', QUEUES, told) == 1 then return told end
+  if is_text(stored) and call('HEXISTS', QUEUES, stored) == 1 then return stored end
   return queues[1] or 'default'
 end
 
 -- Remove a job from every set of pending and running jobs.
 local function leave_all(member)
   for _, queue in ipairs(queues) do
-    for state in pairs(PLACES) do drop(place(state, queue), member) end
-    if call('ZSCORE', named('in:laned', queue), member) then
-      for _, lane in ipairs(call('HKEYS', P .. ':lanes:' .. queue)) do for_lane(queue, lane, drop, member) end
+    for state in pairs(STATE_SETS) do drop(state_key(state, queue), member) end
+    if call('ZSCORE', key_of('in:laned', queue), member) then
+      for _, lane in ipairs(call('HKEYS', P .. ':lanes:' .. queue)) do for_each_lane_set(queue, lane, drop, member) end
     end
   end
-  for state in pairs(PLACES) do
-    if state ~= 'running' then drop(named('state', state), member) end
+  for state in pairs(STATE_SETS) do
+    if state ~= 'running' then drop(key_of('state', state), member) end
   end
   drop(DUE, member)
   drop(LEASES, member)
@@ -33,40 +33,40 @@ local function leave_all(member)
 end
 
 -- Whether a job is pending where its record says, if it is pending.
-local function is_in_line(member, j)
-  local line = j.lane == '' and place('pending', j.queue) or P .. ':lane:' .. j.queue .. ':' .. j.lane
+local function is_in_its_set(member, j)
+  local line = j.lane == '' and state_key('pending', j.queue) or P .. ':lane:' .. j.queue .. ':' .. j.lane
   return j.state ~= 'pending' or call('ZSCORE', line, member)
 end
 
 -- The job, as far as its record is readable.
-local function left_of(member, record, id)
-  local told = salvage(record, 22)
+local function readable_job(member, record, id)
+  local values = salvage(record, 22)
   local function number(place, otherwise)
-    return is_whole_number(told[place]) and told[place] or otherwise
+    return is_whole_number(values[place]) and values[place] or otherwise
   end
   return {
-    state = PLACES[told[1]] and told[1] or 'pending', version = math.max(number(6, 0), now), attempt = number(7, 0),
-    queue = queue_of(member, told[11]), lane = '',
-    id = is_id(id) and id ~= '' and id or is_id(told[14]) and told[14] or member,
-    task = is_name(told[15]) and told[15] or 'unknown', priority = 0, rank = now, max_attempts = 1,
+    state = STATE_SETS[values[1]] and values[1] or 'pending', version = math.max(number(6, 0), now),
+    attempt = number(7, 0), queue = queue_of(member, values[11]), lane = '',
+    id = is_id(id) and id ~= '' and id or is_id(values[14]) and values[14] or member,
+    task = is_name(values[15]) and values[15] or 'unknown', priority = 0, rank = now, max_attempts = 1,
     created_at = number(19, now), run_at = now, crashes = 0, releases = 0,
   }
 end
 
 local function fail(member, j)
-  local told = 'its record can no longer be read'
-  file(member, j, now, 'fail', 'failed', REASON, nil, 'CorruptPayload', told, '')
-  bury(member, j, salt, {
-    reason = REASON, at = now, error_type = 'CorruptPayload', error_message = told, error_traceback = '',
+  local message = 'its record can no longer be read'
+  record_history(member, j, now, 'fail', 'failed', REASON, nil, 'CorruptPayload', message, '')
+  add_dead_letter(member, j, salt, {
+    reason = REASON, at = now, error_type = 'CorruptPayload', error_message = message, error_traceback = '',
     fingerprint = redis.sha1hex(j.task .. '\0' .. REASON):sub(1, 16),
   })
   leave_all(member)
   flush()
   j.state, j.finished_at, j.reason, j.version = 'failed', now, REASON, j.version + 1
   enter(member, j)
-  add(named('queue', j.queue), member, member)
-  add(named('task', j.task), member, member)
-  keep(member, written(j))
+  add(key_of('queue', j.queue), member, member)
+  add(key_of('task', j.task), member, member)
+  put_record(member, encode_job(j))
   local id = j.id
   deferred[#deferred + 1] = function()
     call('HSET', IDS, id, member)
@@ -80,13 +80,13 @@ guard()
 for i = 3, #ARGV, 2 do
   local member, record = ARGV[i], call('HGET', JOBS, ARGV[i])
   local j = record and job_of(record)
-  local is_whole = j and not is_shut_out(j) and is_in_line(member, j) and call('HEXISTS', PAYLOADS, member) == 1
-  if record and not is_whole then fail(member, left_of(member, record, ARGV[i + 1])) end
+  local is_whole = j and not has_damaged_lane(j) and is_in_its_set(member, j) and call('HEXISTS', PAYLOADS, member) == 1
+  if record and not is_whole then fail(member, readable_job(member, record, ARGV[i + 1])) end
 end
 if #failed > 0 then
-  if any_kin() then follow(failed, now, messages) end
+  if any_dependencies() then propagate(failed, now, messages) end
   messages.done = true
-  if is_minded() then messages.work = true end
+  if rules_exist() then messages.work = true end
   ring(messages)
 end
 return #failed

@@ -2,7 +2,7 @@
 -- ARGV: count, ids
 
 local count = tonumber(ARGV[1])
-local known = ask_in_parts('HMGET', IDS, cmsgpack.unpack(ARGV[2]), count)
+local known = read_in_parts('HMGET', IDS, cmsgpack.unpack(ARGV[2]), count)
 for i = 1, count do known[i] = known[i] or '' end
 local records = records_of(known, count)
 local open = {}

@@ -1,29 +1,29 @@
 -- Insert jobs under their unique rules, one after the other. A decision is visible to later jobs, and everything is
 -- written at the end.
--- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), their rules (each a UniqueRule or false), then
--- every state from which a job may be amended
+-- ARGV: now, all_or_nothing, mark, again, count, ids, jobs (array of NewJob), their rules (each a UniqueRule or false),
+-- then every state from which a job may be amended
 -- Answers: a kind and an id for each job; or "moved" and the address of the other store; or the answer of `full_queue`;
--- or, with `whole`, "duplicate" and the id of the conflicting job
+-- or, with `all_or_nothing`, "duplicate" and the id of the conflicting job
 
-local now, whole, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
+local now, all_or_nothing, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
 local count, given, jobs, rules = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), ARGV[7], cmsgpack.unpack(ARGV[8])
 local amendable = {}
 for i = 9, #ARGV do amendable[ARGV[i]] = true end
 
-local door = moved_to()
-if door then return door end
+local status = moved_to()
+if status then return status end
 
 -- An entry is a job at this point of the batch: `job`, its number, and its pending writes. `before` is the stored job,
 -- if any; `content` replaces its content.
 
-local of_key, entries = {}, {}
+local entries_by_key, entries = {}, {}
 
 -- The jobs of a key, oldest first, except those found to be finished before.
 local function jobs_of(key)
-  local list = of_key[key]
+  local list = entries_by_key[key]
   if not list then
-    list = set_aside(key, call('ZRANGE', named('unique', key), 0, -1))
-    of_key[key], looked_at[key] = list, true
+    list = move_finished(key, call('ZRANGE', key_of('unique', key), 0, -1))
+    entries_by_key[key], cleaned_keys[key] = list, true
   end
   return list
 end
@@ -46,12 +46,12 @@ end
 
 -- The state that a job counts as. For amendments one that has begun counts as running, also between two of its runs:
 -- its steps belong to its own arguments.
-local function counted(entry, amends)
+local function effective_state(entry, amends)
   local j = entry.job
   if not amends or not amendable[j.state] or entry.content then return j.state end
   if entry.is_begun == nil then
     entry.is_begun = j.reason and j.reason:sub(1, 16) == 'waits for event '
-      or call('EXISTS', memory(entry.member)) == 1
+      or call('EXISTS', steps_key(entry.member)) == 1
   end
   return entry.is_begun and 'running' or j.state
 end
@@ -61,7 +61,7 @@ local function newest_past(key, condition, found)
   local states, created_since, finished_since = condition[1], condition[2], condition[3]
   local since = math.max(created_since or 0, finished_since or 0)
   for _, state in ipairs(states) do
-    local members = FINAL[state] and call('ZRANGEBYSCORE', past(state, key), text(since), '+inf') or {}
+    local members = FINAL[state] and call('ZRANGEBYSCORE', finished_key(state, key), text(since), '+inf') or {}
     table.sort(members)
     for i = #members, 1, -1 do
       local member = members[i]
@@ -76,7 +76,7 @@ end
 local function newest(key, conditions, amends)
   local list, found = jobs_of(key), nil
   for i = #list, 1, -1 do
-    if meets_any(list[i].job, counted(list[i], amends), conditions) then
+    if meets_any(list[i].job, effective_state(list[i], amends), conditions) then
       found = list[i]
       break
     end
@@ -85,18 +85,18 @@ local function newest(key, conditions, amends)
   return found
 end
 
-local function expect(queue, more)
-  coming[queue] = (coming[queue] or 0) + more
+local function grow_queue(queue, more)
+  queue_growth[queue] = (queue_growth[queue] or 0) + more
 end
 
 local function store(new)
-  local entry = {member = numbers(1)(), job = new, content = new}
+  local entry = {member = reserve_numbers(1)(), job = new, content = new}
   entries[#entries + 1] = entry
   if new.unique_key then
     local list = jobs_of(new.unique_key)
     list[#list + 1] = entry
   end
-  expect(new.queue, 1)
+  grow_queue(new.queue, 1)
 end
 
 -- Record that the job is amended, and set its new state. The old state is remembered once: the job has to be removed
@@ -108,7 +108,7 @@ local function begin_change(entry, target, detail)
     entries[#entries + 1] = entry
   end
   local j = entry.job
-  file(entry.member, j, now, 'amend', target, detail, j.finished_at)
+  record_history(entry.member, j, now, 'amend', target, detail, j.finished_at)
   j.state, j.version = target, j.version + 1
   return j
 end
@@ -120,25 +120,25 @@ local function reschedule(entry, new)
   end
   local j = begin_change(entry, target, 'rescheduled by a newer call')
   j.run_at, j.rank = new.run_at, rank_at(j, new.run_at)
-  expect(j.queue, 0)
+  grow_queue(j.queue, 0)
 end
 
 local function replace(entry, new)
   local target = entry.job.state
   if target ~= 'waiting' then target = new.run_at <= now and 'pending' or 'scheduled' end
   local j = begin_change(entry, target, 'replaced by a newer call')
-  expect(j.queue, -1)
-  expect(new.queue, 1)
+  grow_queue(j.queue, -1)
+  grow_queue(new.queue, 1)
   j.task, j.queue, j.priority, j.rank, j.run_at = new.task, new.queue, new.priority, new.rank, new.run_at
   j.max_attempts, j.expires_at, j.lane = new.max_attempts, new.expires_at, lane_for(new.task, new.lane)
   entry.content = new
 end
 
 -- The result for a new job with the key of this existing one.
-local function against(entry, new, act)
+local function resolve_conflict(entry, new, act)
   if act == 'refuse' then return 'refused' end
   -- A waiting job whose own run is over has started, too.
-  if act == 'keep' or not amendable[counted(entry, true)] or entry.job.finished_at then return 'existing' end
+  if act == 'keep' or not amendable[effective_state(entry, true)] or entry.job.finished_at then return 'existing' end
   if act == 'replace' then
     replace(entry, new)
     return 'replaced'
@@ -157,22 +157,22 @@ end
 
 -- The mark of the insert stays: a repeated call must recognize the job, also after a replacement. So does its flow.
 local function write_content(member, before, j, c)
-  local _, _, _, tags, _, own_mark = body_of(call('HGET', PAYLOADS, member))
-  drop(named('queue', before.queue), member)
-  drop(named('task', before.task), member)
-  for _, tag in ipairs(tags_of(tags)) do drop(named('tag', tag), member) end
-  add(named('queue', j.queue), member, member)
-  add(named('task', j.task), member, member)
-  for _, tag in ipairs(tags_of(c.tags)) do add(named('tag', tag), member, member) end
-  local body = pack(c.payload, c.checksum, c.options, c.tags, c.metadata, own_mark, c.unique_key)
-  deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, body) end
+  local _, _, _, tags, _, own_mark = read_payload(call('HGET', PAYLOADS, member))
+  drop(key_of('queue', before.queue), member)
+  drop(key_of('task', before.task), member)
+  for _, tag in ipairs(tags_of(tags)) do drop(key_of('tag', tag), member) end
+  add(key_of('queue', j.queue), member, member)
+  add(key_of('task', j.task), member, member)
+  for _, tag in ipairs(tags_of(c.tags)) do add(key_of('tag', tag), member, member) end
+  local payload_record = pack(c.payload, c.checksum, c.options, c.tags, c.metadata, own_mark, c.unique_key)
+  deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, payload_record) end
 end
 
 local function write_change(entry)
   local member, before, j = entry.member, entry.before, entry.job
   leave(member, before)
   enter(member, j)
-  keep(member, written(j))
+  put_record(member, encode_job(j))
   if entry.content then write_content(member, before, j, entry.content) end
 end
 
@@ -184,17 +184,17 @@ local function read_job(offset)
   return offset, n
 end
 
-local known, seen, verdicts = ask_in_parts('HMGET', IDS, given, count), {}, {}
+local known, seen, results = read_in_parts('HMGET', IDS, given, count), {}, {}
 
-local function verdict_on(i, new)
+local function result_for(i, new)
   if seen[new.id] then return 'taken', new.id end
   if known[i] then
     seen[new.id] = true
-    return again and is_own(known[i], mark) and 'new' or 'taken', new.id
+    return again and is_own_insert(known[i], mark) and 'new' or 'taken', new.id
   end
   local rule = new.unique_key and rules[i]
   local entry = rule and newest(new.unique_key, rule[1], rule[2] == 'replace' or rule[2] == 'reschedule')
-  if entry then return against(entry, new, rule[2]), entry.job.id end
+  if entry then return resolve_conflict(entry, new, rule[2]), entry.job.id end
   seen[new.id] = true
   store(new)
   return 'new', new.id
@@ -204,9 +204,9 @@ local offset = count < 16 and 1 or count < 65536 and 3 or 5
 for i = 1, count do
   local new
   offset, new = read_job(offset)
-  local kind, id = verdict_on(i, new)
-  if whole and (kind == 'taken' or kind == 'refused') then return {'duplicate', id} end
-  verdicts[2 * i - 1], verdicts[2 * i] = kind, id
+  local kind, id = result_for(i, new)
+  if all_or_nothing and (kind == 'taken' or kind == 'refused') then return {'duplicate', id} end
+  results[2 * i - 1], results[2 * i] = kind, id
 end
 local full = full_queue()
 if full then return full end
@@ -214,8 +214,8 @@ if #entries > 0 or next(drops) then
   for _, entry in ipairs(entries) do
     if entry.before then write_change(entry) else write_new(entry) end
   end
-  rings_anyway = next(coming) ~= nil
-  flush_births()
+  will_publish = next(queue_growth) ~= nil
+  flush_new_jobs()
 end
 announce(now, {})
-return verdicts
+return results

@@ -5,17 +5,17 @@
 -- reasons for which a dead letter is opened, ...
 -- Answers: the jobs (array of ReapedJob) and the numbers of damaged ones, or nothing if they have to wait
 
-local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
+local now, limit, salt, dead = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
 local max_crashes, as_of = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local opens_letter = {}
-for i = 7, #ARGV do opens_letter[ARGV[i]] = true end
+local opens_dead_letter = {}
+for i = 7, #ARGV do opens_dead_letter[ARGV[i]] = true end
 
 local begun_by, any_dead = {}, false
-for i = 1, #told, 2 do
+for i = 1, #dead, 2 do
   local begun = {}
-  for _, seq in ipairs(told[i + 1]) do begun[seq] = true end
-  begun_by[told[i]], any_dead = begun, true
+  for _, seq in ipairs(dead[i + 1]) do begun[seq] = true end
+  begun_by[dead[i]], any_dead = begun, true
 end
 
 -- Overdue leases come first; only for dead workers all have to be read.
@@ -23,51 +23,51 @@ local last, most = any_dead and '+inf' or as_of, any_dead and -1 or limit
 local members = call('ZRANGEBYSCORE', LEASES, '-inf', last, 'LIMIT', 0, most)
 -- Dependents of these jobs may not have arrived yet.
 if #members > 0 and call('HGET', P .. ':status', 'kind') == 'arriving' then return false end
-local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
+local leases = any_dead and read_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
-local reaped, reaped_count, messages, failed, spoiled = {}, 0, {}, {}, {}
+local reaped, reaped_count, messages, failed, damaged = {}, 0, {}, {}, {}
 
 -- The times and workers, in JSON, of the job's crashes since it was revived, including this one.
-local function evidence(member, j)
-  local told, workers = {}, {}
+local function crash_evidence(member, j)
+  local losses, workers = {}, {}
   for _, entry in ipairs(call('LRANGE', P .. ':history:' .. member, 0, -1)) do
     local at, event, _, _, _, _, worker = unpack(salvage(entry, 7, 1), 1, 7)
-    if event == 'lease_expired' and at then told[#told + 1] = {at, worker or 'unknown'} end
+    if event == 'lease_expired' and at then losses[#losses + 1] = {at, worker or 'unknown'} end
   end
-  told[#told + 1] = {now, j.worker or 'unknown'}
+  losses[#losses + 1] = {now, j.worker or 'unknown'}
   local crashes = {}
-  for i = math.max(#told - j.crashes, 1), #told do
-    crashes[#crashes + 1] = string.format('[%.0f,%s]', told[i][1], json(told[i][2]))
-    workers[#workers + 1] = told[i][2]
+  for i = math.max(#losses - j.crashes, 1), #losses do
+    crashes[#crashes + 1] = string.format('[%.0f,%s]', losses[i][1], json(losses[i][2]))
+    workers[#workers + 1] = losses[i][2]
   end
   return '[' .. table.concat(crashes, ',') .. ']', workers
 end
 
 -- As in core/jobs/fingerprint.py and engines/shared/decisions.py.
-local function burial(member, j, reason)
+local function lost_outcome(member, j, reason)
   local o = {
     reason = reason, at = now, error_type = 'WorkerLost', error_traceback = '',
     error_message = 'the worker died or let its lease run out',
     fingerprint = redis.sha1hex(j.task .. '\0' .. reason):sub(1, 16),
   }
   if reason == 'crash_loop' then
-    local crashes, workers = evidence(member, j)
+    local crashes, workers = crash_evidence(member, j)
     o.crashes = crashes
     o.error_message = #workers .. ' times its worker died or let its lease run out: ' .. table.concat(workers, ', ')
   end
   return o
 end
 
-local function expire(member, j)
+local function expire_lease(member, j)
   local is_loop = max_crashes > 0 and j.crashes + 1 >= max_crashes
   local is_last = is_loop or j.attempt >= j.max_attempts
   local target, detail, reason = 'pending', 'recovered', is_loop and 'crash_loop' or 'worker_lost'
   if is_last then target, detail = 'failed', is_loop and 'its workers die again and again' or 'attempts used up' end
   local worker = j.worker or 'unknown'
-  file(member, j, now, 'lease_expired', target, detail, nil, 'WorkerLost',
+  record_history(member, j, now, 'lease_expired', target, detail, nil, 'WorkerLost',
     'worker ' .. worker .. ' died or let its lease run out', '')
-  if is_last and opens_letter[reason] then
-    bury(member, j, salt, burial(member, j, reason))
+  if is_last and opens_dead_letter[reason] then
+    add_dead_letter(member, j, salt, lost_outcome(member, j, reason))
   end
   move(member, j, function()
     j.state, j.crashes = target, j.crashes + 1
@@ -85,7 +85,7 @@ for i, member in ipairs(members) do
   local begun = j and j.worker and begun_by[j.worker]
   if not j or j.state ~= 'running' then -- the entry or the record is damaged
     drop(LEASES, member)
-    if records[i] and not j then spoiled[#spoiled + 1] = member end
+    if records[i] and not j then damaged[#damaged + 1] = member end
   elseif begun or not any_dead or tonumber(leases[i]) <= as_of then
     local worker = j.worker
     local seq = tonumber(member)
@@ -94,7 +94,7 @@ for i, member in ipairs(members) do
     elseif begun and begun[-seq] and j.attempt < j.max_attempts then
       release(member, j, now, 'its worker died before its end was stored')
     else
-      expire(member, j)
+      expire_lease(member, j)
     end
     messages[j.state == 'pending' and 'work:' .. j.queue or 'done'] = true
     if j.state == 'failed' then j.member, failed[#failed + 1] = member, j end
@@ -105,8 +105,8 @@ end
 if reaped_count > 0 or next(drops) then
   guard_without_memory()
   flush()
-  if #failed > 0 and any_kin() then follow(failed, now, messages) end
-  if is_minded() then messages.work = true end
+  if #failed > 0 and any_dependencies() then propagate(failed, now, messages) end
+  if rules_exist() then messages.work = true end
   ring(messages)
 end
 -- A bucket that has been full for a while can be deleted; the while allows for clocks that differ.
@@ -118,4 +118,4 @@ if any_dead and reaped_count < limit then
     end
   end
 end
-return {as_array(reaped, reaped_count), spoiled}
+return {as_array(reaped, reaped_count), damaged}

@@ -12,18 +12,18 @@ for i, id in ipairs(ids) do
 end
 local members = call('ZRANGE', LEASES, 0, -1)
 local records = records_of(members, #members)
-local given_back, messages = {}, {}
+local released, messages = {}, {}
 for i, member in ipairs(members) do
   local j = job_of(records[i])
   if j and j.state == 'running' and j.worker == worker and not (held[j.id] and held[j.id][j.version]) then
     release(member, j, now, 'its claim never reached the worker')
-    given_back[#given_back + 1], messages['work:' .. j.queue] = j.id, true
+    released[#released + 1], messages['work:' .. j.queue] = j.id, true
   end
 end
-if #given_back > 0 then
+if #released > 0 then
   guard_without_memory()
   flush()
-  if is_minded() then messages.work = true end
+  if rules_exist() then messages.work = true end
   ring(messages)
 end
-return given_back
+return released

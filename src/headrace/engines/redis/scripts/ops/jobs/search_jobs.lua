@@ -3,11 +3,11 @@
 -- "members", "count", or the longest value of light rows), and the bounds, if they are known from an earlier answer
 -- Answers: the position reached, or nothing at the end; the jobs found, or their number; how many were read; bounds
 
-local position, is_up, looks, most, mode = tonumber(ARGV[2]), ARGV[3] == 'up', tonumber(ARGV[4]), tonumber(ARGV[5]),
-  ARGV[6]
+local position, is_up, scan_limit, most, mode =
+  tonumber(ARGV[2]), ARGV[3] == 'up', tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local longest = tonumber(mode)
-local HANDFUL = 50 -- jobs that are fetched at once: fewer take longer, and each may be a megabyte
-local PATIENCE = 5000 -- microseconds after which no more are fetched: every client waits meanwhile
+local FETCH_BATCH_SIZE = 50 -- jobs that are fetched at once: fewer take longer, and each may be a megabyte
+local TIME_LIMIT = 5000 -- microseconds after which no more are fetched: every client waits meanwhile
 
 local function clock()
   local time = call('TIME')
@@ -17,25 +17,25 @@ end
 -- The next numbers after a position: where no set is smaller than all jobs, nothing has to be sorted, as long as most
 -- numbers still have a job. Otherwise nothing.
 local function by_number(sets, low, high)
-  low, high = behind(position, is_up, low, math.min(high, tonumber(call('GET', P .. ':seq') or 0)))
-  local first, last, count = is_up and low or math.max(low, high - looks + 1), is_up and math.min(high, low + looks - 1)
-    or high, 0
+  low, high = range_after(position, is_up, low, math.min(high, tonumber(call('GET', P .. ':seq') or 0)))
+  local first, last, count = is_up and low or math.max(low, high - scan_limit + 1),
+    is_up and math.min(high, low + scan_limit - 1) or high, 0
   for _, key in ipairs(sets) do count = count + call('ZCOUNT', key, bound(first), bound(last)) end
-  if count < 0.8 * looks then return nil end
+  if count < 0.8 * scan_limit then return nil end
   local members = {}
   for i = 0, last - first do members[i + 1] = string.format('%012.0f', is_up and first + i or last - i) end
   return members
 end
 
-local deadline = clock() + PATIENCE
-local leading, sifting, is_told = plan()
+local deadline = clock() + TIME_LIMIT
+local leading, prefilters, sets_decide = plan()
 local low, high, sure_low, sure_high = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 if not low then low, high, sure_low, sure_high = bounds() end
-local is_counted = mode == 'count' and is_told -- by the sets alone, which know of no gaps between numbers
+local is_counted = mode == 'count' and sets_decide -- by the sets alone, which have no gaps between numbers
 local members = leading.is_all and not is_counted and by_number(leading.ordered, low, high)
-  or candidates(position, is_up, looks, leading, low, high)
-local looked, reached = #members, #members == looks and members[looks] or false
-if not filter.ids then members = sifted(members, sifting) end
+  or candidates(position, is_up, scan_limit, leading, low, high)
+local scanned, reached = #members, #members == scan_limit and members[scan_limit] or false
+if not filter.ids then members = prefiltered(members, prefilters) end
 
 -- A certain match need not be fetched if it is only counted.
 local sure = {}
@@ -51,9 +51,10 @@ end
 
 -- Whether it is worth unpacking a whole job, which takes as long as all of this: it is in a requested state, and the
 -- text is somewhere in its stored values.
-local function is_likely(record, body)
+local function is_likely(record, payload_record)
   if not record or wanted and not wanted[select(3, pcall(take, record, 1))] then return false end
-  return not filter.text or record:find(filter.text, 1, true) or body and body:find(filter.text, 1, true)
+  return not filter.text or record:find(filter.text, 1, true)
+    or payload_record and payload_record:find(filter.text, 1, true)
 end
 
 -- Without a filter, jobs with damaged records match as well.
@@ -62,11 +63,11 @@ for _, value in pairs(filter) do is_any = is_any and not value end
 
 local found, found_records, first, is_late = {}, {}, 1, false
 while first <= #members and #found < most and not is_late do
-  local some = {unpack(members, first, math.min(first + HANDFUL - 1, #members))}
+  local some = {unpack(members, first, math.min(first + FETCH_BATCH_SIZE - 1, #members))}
   local records = records_of(some, #some)
-  local bodies = filter.text and call('HMGET', PAYLOADS, unpack(some)) or {}
+  local payload_records = filter.text and call('HMGET', PAYLOADS, unpack(some)) or {}
   for i, member in ipairs(some) do
-    local j = #found < most and is_likely(records[i], bodies[i]) and job_of(records[i])
+    local j = #found < most and is_likely(records[i], payload_records[i]) and job_of(records[i])
     if j and matches(member, j) or j == nil and is_any then
       found_records[#found + 1] = longest and records[i] and without_long(records[i], 3, longest) or records[i]
       found[#found + 1] = member
@@ -77,9 +78,9 @@ while first <= #members and #found < most and not is_late do
   is_late = first <= #members and #found < most and clock() > deadline
   if is_late then reached = some[#some] end
 end
-if first <= #members then looked = math.ceil(looked * (first - 1) / #members) end
+if first <= #members then scanned = math.ceil(scanned * (first - 1) / #members) end
 local answer = #found
-for _, member in ipairs(sure) do -- those after the last one that was fetched are for the next time
+for _, member in ipairs(sure) do -- the next call counts those after the last fetched one
   if not is_late or member == reached or (member < reached) == is_up then answer = answer + 1 end
 end
 if mode == 'rows' or longest then
@@ -87,4 +88,4 @@ if mode == 'rows' or longest then
 elseif mode == 'members' then
   answer = found
 end
-return {reached, answer, looked, bound(low), bound(high), bound(sure_low), bound(sure_high)}
+return {reached, answer, scanned, bound(low), bound(high), bound(sure_low), bound(sure_high)}

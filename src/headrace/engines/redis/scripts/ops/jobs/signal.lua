@@ -1,28 +1,28 @@
 -- Store the next event of this name for a job, and wake it if it is suspended for it.
 -- ARGV: now, id, name, the reason of a job that waits for it, the history text if it does, value and checksum
--- Answers: 1, or 0 if the job is finished or does not exist; or, in a list of its own, the answer of `notice`
+-- Answers: 1, or 0 if the job is finished or does not exist; or, in a list of its own, the answer of `store_status`
 
-local now, id, name, reason, told = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local now, id, name, reason, detail = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local value = cmsgpack.unpack(ARGV[6])
 
-local door = notice()
-if door then return {door} end
+local status = store_status()
+if status then return {status} end
 
 local member = call('HGET', IDS, id)
 local j = member and job_of(call('HGET', JOBS, member))
 if not j or FINAL[j.state] then return 0 end
 
-local number, known = 1, call('HKEYS', memory(member))
+local number, known = 1, call('HKEYS', steps_key(member))
 for _, step in ipairs(known) do
   local kind, place, of_name = step:match('^(%l+):(%d+):(.*)$')
   if kind == 'event' and of_name == name then number = math.max(number, tonumber(place) + 1) end
 end
 guard()
-keep_step(member, '\150' .. pack('event', name, number, now, value[1], value[2]), #known + 1)
-file_step(member, j, now, 'event', name)
+put_step(member, '\150' .. pack('event', name, number, now, value[1], value[2]), #known + 1)
+record_step_history(member, j, now, 'event', name)
 local is_awaited = j.state == 'scheduled' and j.reason == reason
 if is_awaited then
-  file(member, j, now, 'hurry', 'pending', told, j.finished_at)
+  record_history(member, j, now, 'hurry', 'pending', detail, j.finished_at)
   move(member, j, function() j.state, j.run_at, j.rank, j.reason = 'pending', now, rank_at(j, now), nil end)
 end
 flush()

@@ -1,11 +1,11 @@
 -- Trim the entries of each job: the first and the newest stay; of the others the oldest go first, errors last.
--- ARGV: a filter that all jobs match, after, how many jobs to read, "history" or "logs", the most entries, how many stay at the
--- start, how many stay at the end, how many entries to read
+-- ARGV: a filter that all jobs match, after, how many jobs to read, "history" or "logs", the most entries, how many
+-- stay at the start, how many stay at the end, how many entries to read
 -- Answers: the number reached, or nothing at the end; how many entries were deleted
 
 local kind, most, first, newest, budget = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
   tonumber(ARGV[8])
-local looks = tonumber(ARGV[3])
+local scan_limit = tonumber(ARGV[3])
 
 local function is_error(entry)
   if kind == 'history' then return salvage(entry, 13, 1)[11] ~= nil end
@@ -32,15 +32,15 @@ local function shorten(key, length)
   local last = math.min(length - newest, first + budget) - 1
   local start = first > 0 and call('LRANGE', key, 0, first - 1) or {}
   local between = call('LRANGE', key, first, last)
-  local stay, gone = without(between, length - most)
+  local stay, deleted_count = without(between, length - most)
   call('LTRIM', key, last + 1, -1)
   for i = #stay, 1, -1 do call('LPUSH', key, stay[i]) end
   for i = #start, 1, -1 do call('LPUSH', key, start[i]) end
   budget = budget - #between
-  return gone
+  return deleted_count
 end
 
-local members, removed = candidates(tonumber(ARGV[2]), true, looks), 0
+local members, removed = candidates(tonumber(ARGV[2]), true, scan_limit), 0
 for i, member in ipairs(members) do
   local key = P .. ':' .. kind .. ':' .. member
   local length = call('LLEN', key)
@@ -50,4 +50,4 @@ for i, member in ipairs(members) do
     if budget <= 0 or call('LLEN', key) > most then return {tonumber(member) - 1, removed} end
   end
 end
-return {#members == looks and tonumber(members[#members]) or false, removed}
+return {#members == scan_limit and tonumber(members[#members]) or false, removed}

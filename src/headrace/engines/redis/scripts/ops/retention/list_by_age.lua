@@ -4,7 +4,7 @@
 -- Answers: the number reached, or nothing at the end; the number of jobs; their numbers; their records, each but the
 -- first after the head of its array
 
-local state, reached, looks = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local state, reached, scan_limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local HEAD = '\220\0\22'
 
 -- Running jobs are few, and the order of their leases changes all the time: they are sorted by number.
@@ -12,18 +12,19 @@ local function next_running()
   local members, chosen = call('ZRANGE', LEASES, 0, -1), {}
   table.sort(members)
   for _, member in ipairs(members) do
-    if member > reached and #chosen < looks then chosen[#chosen + 1] = member end
+    if member > reached and #chosen < scan_limit then chosen[#chosen + 1] = member end
   end
   return chosen
 end
 
 local function next_members()
   if state == 'running' then return next_running() end
-  return call('ZRANGEBYSCORE', named('state', state), '(' .. (reached == '' and '-1' or reached), '+inf', 'LIMIT', 0, looks)
+  local after = '(' .. (reached == '' and '-1' or reached)
+  return call('ZRANGEBYSCORE', key_of('state', state), after, '+inf', 'LIMIT', 0, scan_limit)
 end
 
 local members, whole, n = next_members(), {}, 0
-local records, last = records_of(members, #members), #members == looks and members[looks]
+local records, last = records_of(members, #members), #members == scan_limit and members[scan_limit]
 for i, record in ipairs(records) do
   if record then
     n = n + 1

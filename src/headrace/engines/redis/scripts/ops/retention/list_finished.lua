@@ -2,7 +2,7 @@
 -- ARGV: queue, state, before, limit, "up" or "down", the end and the number of the job to continue after, or nothing
 -- Answers: number, id, task, queue, state, finished_at, version, options, has a key, is held, flow of each
 
-local key, before, limit, is_up = place(ARGV[2], ARGV[1]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == 'up'
+local key, before, limit, is_up = state_key(ARGV[2], ARGV[1]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == 'up'
 local at, last = ARGV[6], ARGV[7]
 
 -- The rank of the job to continue after, including it if we go up. Jobs of one end are sorted by number, and thousands
@@ -29,21 +29,21 @@ end
 
 local count = #members
 local records = records_of(members, count)
-local bodies = ask_in_parts('HMGET', PAYLOADS, members, count)
-local flows = ask_in_parts('HMGET', JOB_FLOW, members, count)
-local is_kin = ask_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, count)
+local payload_records = read_in_parts('HMGET', PAYLOADS, members, count)
+local flows = read_in_parts('HMGET', JOB_FLOW, members, count)
+local has_dependencies = read_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, count)
 local rows, n = {}, 0
 for i, member in ipairs(members) do
   local j = job_of(records[i])
   if j then
     local options, unique_key
-    if bodies[i] then
-      local _, _, third, _, _, _, seventh = body_of(bodies[i])
+    if payload_records[i] then
+      local _, _, third, _, _, _, seventh = read_payload(payload_records[i])
       options, unique_key = third, seventh
     end
     n = n + 1
     rows[n] = '\155' .. pack(tonumber(member), j.id, j.task, j.queue, j.state, j.finished_at or 0, j.version, options,
-      unique_key ~= nil, is_held(member, j, flows[i] or nil, is_kin[i]), flows[i] or nil)
+      unique_key ~= nil, is_held(member, j, flows[i] or nil, has_dependencies[i]), flows[i] or nil)
   end
 end
 return as_array(rows, n)

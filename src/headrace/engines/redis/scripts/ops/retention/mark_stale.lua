@@ -16,18 +16,18 @@ end
 -- Recorded separately: the job does not move, so its version stays.
 local function review(member, j, detail)
   if was_reviewed(member, j.version) then return 0 end
-  local n = #filed
-  filed[n + 1] = P .. ':history:' .. member
-  filed[n + 2] = '\157' .. pack(now, 'review', j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil,
+  local n = #appends
+  appends[n + 1] = P .. ':history:' .. member
+  appends[n + 2] = '\157' .. pack(now, 'review', j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil,
     detail, nil, nil, nil)
-  tell_filed(j, now, 'review', j.state, detail)
+  add_history_event(j, now, 'review', j.state, detail)
   return 1
 end
 
 local function fail(member, j, action, detail, fingerprint)
-  file(member, j, now, 'stale', 'failed', detail, j.finished_at)
+  record_history(member, j, now, 'stale', 'failed', detail, j.finished_at)
   if action == 'dead' then
-    bury(member, j, salt, {
+    add_dead_letter(member, j, salt, {
       reason = reason, at = now, error_type = 'StaleJob', error_message = detail, error_traceback = '',
       fingerprint = fingerprint,
     })
@@ -38,28 +38,28 @@ local function fail(member, j, action, detail, fingerprint)
 end
 
 -- Transferred jobs are judged in their new store, and not before all their dependents are there.
-local is_closed = notice()
+local is_closed = store_status()
 guard()
 for i = 4, #ARGV, 5 do
   local id, version, action, detail = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local member = call('HGET', IDS, id)
   local j = member and not is_closed and not seen[member] and job_of(call('HGET', JOBS, member))
-  local written = 0
+  local encode_job = 0
   if j and j.version == version and not FINAL[j.state] then
     seen[member] = true
     if action == 'review' then
-      written = review(member, j, detail)
+      encode_job = review(member, j, detail)
     else
-      written = fail(member, j, action, detail, ARGV[i + 4])
+      encode_job = fail(member, j, action, detail, ARGV[i + 4])
     end
   end
-  done[#done + 1] = written
+  done[#done + 1] = encode_job
 end
 flush()
 if #failed > 0 then
-  if any_kin() then follow(failed, now, messages) end
+  if any_dependencies() then propagate(failed, now, messages) end
   messages.done, messages.orders = true, true
-  if is_minded() then messages.work = true end
+  if rules_exist() then messages.work = true end
   ring(messages)
 end
 return done

@@ -5,9 +5,9 @@
 local id, expected = ARGV[1], tonumber(ARGV[2])
 
 local known = expected and call('HGET', SCHEDULES, id)
-if expected and not (known and version_of(known) == expected) then return 0 end
-local was_there = call('HDEL', SCHEDULES, id)
+if expected and not (known and schedule_version(known) == expected) then return 0 end
+local existed = call('HDEL', SCHEDULES, id)
 call('ZREM', SCHEDULES_DUE, id)
 call('UNLINK', P .. ':occurrences:' .. id)
-if was_there == 1 then ring({times = true}) end
-return was_there
+if existed == 1 then ring({times = true}) end
+return existed

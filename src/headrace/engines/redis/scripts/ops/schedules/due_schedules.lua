@@ -4,4 +4,4 @@
 
 if call('EXISTS', P .. ':status') == 1 then return {{}, {}} end
 local ids = call('ZRANGEBYSCORE', SCHEDULES_DUE, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
-return {ids, ask_in_parts('HMGET', SCHEDULES, ids, #ids)}
+return {ids, read_in_parts('HMGET', SCHEDULES, ids, #ids)}

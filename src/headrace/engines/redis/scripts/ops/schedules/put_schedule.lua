@@ -6,7 +6,7 @@ local again, id, expected, due_at, row = ARGV[1] == '1', ARGV[2], tonumber(ARGV[
 
 local known = call('HGET', SCHEDULES, id)
 if again and known == row then return 1 end -- this very call stored it before; its answer was lost
-if known and not expected or expected and not (known and version_of(known) == expected) then return 0 end
+if known and not expected or expected and not (known and schedule_version(known) == expected) then return 0 end
 guard()
 write_schedule(id, due_at, row)
 ring({times = true})

@@ -3,7 +3,7 @@
 -- Answers: row, history, log, steps, ...
 
 local answer = {}
-for _, member in ipairs(ask_in_parts('HMGET', IDS, ARGV, #ARGV)) do
+for _, member in ipairs(read_in_parts('HMGET', IDS, ARGV, #ARGV)) do
   local row = member and rows_of({member}, 1, records_of({member}, 1))[1]
   if row then
     answer[#answer + 1] = row

@@ -6,10 +6,10 @@ if not still_arriving(ARGV[1]) then return false end
 guard()
 local stored = 0
 for i = 2, #ARGV do
-  local l = read_letter(ARGV[i])
+  local l = read_dead_letter(ARGV[i])
   local is_second = l.status == 'pending' and call('HEXISTS', DEAD_PENDING, l.job_id) == 1
   if call('HEXISTS', DEAD_LETTERS, l.id) == 0 and not is_second then
-    put_letter(l)
+    put_dead_letter(l)
     flush()
     stored = stored + 1
   end

@@ -1,14 +1,14 @@
--- Store missing dependencies between existing jobs, as they are. No dependency is decided.
+-- Store missing dependencies between existing jobs, as they are, without deciding any.
 -- ARGV: dependencies (array of Dependency)
 
-local bonds, blocks = cmsgpack.unpack(ARGV[1]), {}
-local numbers_of, standing = look_up(bonds, {})
-for _, bond in ipairs(bonds) do
-  local parent, child = numbers_of[bond[1]], numbers_of[bond[2]]
-  if parent and child and blocks[parent .. child] == nil then blocks[parent .. child] = bond[4] end
+local edges, blocks = cmsgpack.unpack(ARGV[1]), {}
+local numbers_of, existing = look_up(edges, {})
+for _, edge in ipairs(edges) do
+  local parent, child = numbers_of[edge[1]], numbers_of[edge[2]]
+  if parent and child and blocks[parent .. child] == nil then blocks[parent .. child] = edge[4] end
 end
-local found = new_ones(bonds, numbers_of, standing)
-for _, bond in ipairs(found) do bond.blocks = blocks[bond.parent .. bond.child] end
+local found = new_edges(edges, numbers_of, existing)
+for _, edge in ipairs(found) do edge.blocks = blocks[edge.parent .. edge.child] end
 guard()
-tie(found, {})
+add_edges(found, {})
 return 1

@@ -5,11 +5,11 @@
 -- its own, the answer of `moved_to`
 
 local now, mark = tonumber(ARGV[1]), tonumber(ARGV[2])
-local fresh, seen, at = {}, {}, 4
+local new_jobs, seen, at = {}, {}, 4
 
 if not still_arriving(ARGV[3]) then return false end
-local door = moved_to()
-if door then return {door} end
+local status = moved_to()
+if status then return {status} end
 
 -- A list of texts, preceded by its length.
 local function list()
@@ -24,24 +24,24 @@ while at <= #ARGV do
   at = at + 1
   local history, log, steps = list(), list(), list()
   local id = select(3, take(row, 2, 3))
-  if not seen[id] and call('HEXISTS', IDS, id) == 0 then fresh[#fresh + 1] = {row, history, log, steps} end
+  if not seen[id] and call('HEXISTS', IDS, id) == 0 then new_jobs[#new_jobs + 1] = {row, history, log, steps} end
   seen[id] = true
 end
-if #fresh == 0 then return 0 end
+if #new_jobs == 0 then return 0 end
 
-local next_number = numbers(#fresh)
+local next_number = reserve_numbers(#new_jobs)
 local queues = {}
-local function file_all(key, items)
+local function append_all(key, items)
   for _, item in ipairs(items) do
-    local n = #filed
-    filed[n + 1], filed[n + 2] = key, item
+    local n = #appends
+    appends[n + 1], appends[n + 2] = key, item
   end
 end
 
-for _, parcel in ipairs(fresh) do
+for _, job_export in ipairs(new_jobs) do
   local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
     checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
-    progress, reason, options, tags, metadata, unique_key, lane, flow, has_dependencies = take(parcel[1], 32, 3)
+    progress, reason, options, tags, metadata, unique_key, lane, flow, has_dependencies = take(job_export[1], 32, 3)
   local member = next_number()
   local j = {
     id = id, task = task, queue = queue, lane = lane, state = state, priority = priority, rank = rank,
@@ -50,19 +50,19 @@ for _, parcel in ipairs(fresh) do
     finished_at = finished_at, worker = worker, result = result, result_checksum = result_checksum,
     progress = progress, reason = reason,
   }
-  bear(member, id, task, queue, tags, created_at, written(j),
+  write_new_job(member, id, task, queue, tags, created_at, encode_job(j),
     pack(payload, checksum, options, tags, metadata, mark, unique_key))
-  if unique_key then hold_key(member, j, unique_key) end
+  if unique_key then add_to_key(member, j, unique_key) end
   enter(member, j, lease_until)
-  file_all(P .. ':history:' .. member, parcel[2])
-  file_all(P .. ':logs:' .. member, parcel[3])
-  for i, step in ipairs(parcel[4]) do keep_step(member, step, i) end
+  append_all(P .. ':history:' .. member, job_export[2])
+  append_all(P .. ':logs:' .. member, job_export[3])
+  for i, step in ipairs(job_export[4]) do put_step(member, step, i) end
   if flow then join_flow(member, flow) end
   if has_dependencies == true or has_dependencies == 1 then
     deferred[#deferred + 1] = function() call('SADD', HAS_DEPENDENCIES, member) end
   end
   queues[queue] = true
 end
-flush_births()
+flush_new_jobs()
 for queue in pairs(queues) do call('HSETNX', QUEUES, queue, now) end
-return #fresh
+return #new_jobs

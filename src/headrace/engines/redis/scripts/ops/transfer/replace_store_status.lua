@@ -3,9 +3,9 @@
 -- Answers: 1, or 0 if the status is another one
 
 local before, after = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
-local door = call('HMGET', P .. ':status', 'kind', 'other', 'at')
+local status = call('HMGET', P .. ':status', 'kind', 'other', 'at')
 for i = 1, 3 do
-  if (door[i] or nil) ~= (before[i] and string.format(i == 3 and '%.0f' or '%s', before[i])) then return 0 end
+  if (status[i] or nil) ~= (before[i] and string.format(i == 3 and '%.0f' or '%s', before[i])) then return 0 end
 end
 if #after == 0 then
   call('DEL', P .. ':status')
