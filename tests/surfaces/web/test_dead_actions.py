@@ -17,8 +17,8 @@ from headrace.testing import VirtualClock, drain
 from headrace.web.pages import background
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.actions import app, ask, client, clock, do, refused
-from tests.surfaces.web.client import WRITES, Client
-from tests.surfaces.web.test_forms import away
+from tests.surfaces.web.client import Client
+from tests.surfaces.web.test_forms import WRITES, away
 
 __all__ = ["app", "client", "clock"]  # the fixtures
 DAY = 86_400.0
