@@ -44,8 +44,8 @@ def operations() -> Iterator[Count]:
 
     with pytest.MonkeyPatch.context() as patch:
         for place, name in (
-            (RedisConnections, "_converse"),
-            (ConnectionPool, "_lent"),
+            (RedisConnections, "_exchange"),
+            (ConnectionPool, "_borrowed"),
             (SqliteDatabase, "begin"),
             (SqliteDatabase, "_take_reader"),
         ):

@@ -24,7 +24,7 @@ class Scales:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._weight = 0
-        for kind, name in ((Rows, "decode"), (RedisConnections, "_ask")):
+        for kind, name in ((Rows, "decode"), (RedisConnections, "_send")):
             monkeypatch.setattr(kind, name, self._weighing(getattr(kind, name), kind is RedisConnections))
 
     def _weighing(self, function: Callable[..., Any], is_answer: bool) -> Callable[..., Any]:
