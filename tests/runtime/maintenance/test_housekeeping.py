@@ -102,7 +102,7 @@ def test_what_can_not_be_meant_is_refused_by_its_name(app: Headrace) -> None:
         app.admin.backup(b"x")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"'banana' can't be repaired; repairable are orphan_history, "):
         app.admin.repair(["banana"])
-    with pytest.raises(ConfigError, match=r"'orphan_log' \(did you mean 'orphan_logs'\?\)"):
+    with pytest.raises(ConfigError, match=r"'orphan_log' can't be repaired \(did you mean 'orphan_logs'\?\)"):
         app.admin.repair(["orphan_log"], dry_run=True)
     for find in (app.jobs.find, app.jobs.count):
         with pytest.raises(InvalidJob, match="archived: expected True or False, got 'yes'"):

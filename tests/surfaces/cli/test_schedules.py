@@ -145,7 +145,7 @@ def test_a_schedule_is_created(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--cron", "0 0 31 2 *"), "never comes"),
+        (("--cron", "0 0 31 2 *"), "never occurs"),
         (("--cron", "@daily", "--tz", "Europe/Wien"), "tz"),
         ((), "exactly one of cron, every and at"),
         (("--every", "soon"), "'soon' is not a time"),

@@ -13,11 +13,9 @@ running it again. Uses only the engine protocol.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -34,6 +32,7 @@ from headrace.app.transfer.pages import (
     portions,
     read_ahead,
 )
+from headrace.app.transfer.preconditions import has_tables, refuse_old_tables, refuse_same_address
 from headrace.app.transfer.settings import copy_settings
 from headrace.app.transfer.verify import CopyVerification, compare
 from headrace.core.clock import to_datetime
@@ -43,7 +42,7 @@ from headrace.core.jobs.states import State
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.shared.decisions import CopyFinished
-from headrace.errors import ConfigError, HeadraceError, SchemaMismatch
+from headrace.errors import ConfigError, HeadraceError
 
 Stage = Literal["reading", "waiting", "copying", "comparing"]
 CopyStatus = Literal["new", "begun", "done"]
@@ -98,13 +97,13 @@ class StoreCopy:
 
     def plan(self) -> CopyPlan:
         """Read everything that would be copied; change nothing at either store."""
-        _refuse_same_address(self._source, self._target)
-        if not _has_tables(self._source):
+        refuse_same_address(self._source, self._target)
+        if not has_tables(self._source):
             raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
-        _refuse_old_tables(self._source)
-        has_tables = _has_tables(self._target)
+        refuse_old_tables(self._source)
+        has_tables = has_tables(self._target)
         if has_tables:
-            _refuse_old_tables(self._target)
+            refuse_old_tables(self._target)
         plan = CopyPlan(self._copy_status() if has_tables else "new", has_tables, StoreContents())
         total = self._total()
         for page in read_ahead(pages(self._source.transfer)):
@@ -116,8 +115,8 @@ class StoreCopy:
 
     def copy_status(self) -> CopyStatus:
         """Whether the move has begun or is done; ConfigError if these two stores can't be used for one."""
-        _refuse_same_address(self._source, self._target)
-        if not _has_tables(self._source):
+        refuse_same_address(self._source, self._target)
+        if not has_tables(self._source):
             raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
         return self._copy_status()
 
@@ -363,37 +362,6 @@ def reopen(engine: Engine) -> StoreStatus | None:
     if store_status is not None:
         engine.transfer.set_status(None)
     return store_status
-
-
-def file_of(engine: Engine) -> Path | None:
-    """The file of an SQLite store, else None."""
-    scheme, _, path = engine.url.partition(":///")
-    return Path(path) if scheme == "sqlite" else None
-
-
-def _has_tables(engine: Engine) -> bool:
-    """Whether the store has tables of headrace. It does not create a file."""
-    path = file_of(engine)
-    return (path is None or path.exists()) and engine.schema()[0] > 0
-
-
-def _refuse_old_tables(engine: Engine) -> None:
-    found, needed = engine.schema()
-    if found < needed:
-        raise SchemaMismatch(
-            f"{engine.url} has tables of version {found}, this headrace needs {needed}, and a dry run changes nothing; "
-            f"run `headrace --url {engine.url} migrate` first"
-        )
-
-
-def _refuse_same_address(source: Engine, target: Engine) -> None:
-    """A first check by URL. A server may have several URLs; the store status finds those."""
-    if "memory://" in (source.url, target.url):
-        raise ConfigError("a memory:// store is gone when its process ends, so it can't be copied")
-    source_file, target_file = file_of(source), file_of(target)
-    both_exist = source_file is not None and target_file is not None and source_file.exists() and target_file.exists()
-    if source.url == target.url or (both_exist and os.path.samefile(str(source_file), str(target_file))):
-        raise ConfigError(f"{source.url} and {target.url} are the same store")
 
 
 def _since(store_status: StoreStatus) -> str:
