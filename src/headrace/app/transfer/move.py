@@ -101,10 +101,10 @@ class StoreCopy:
         if not has_tables(self._source):
             raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
         refuse_old_tables(self._source)
-        has_tables = has_tables(self._target)
-        if has_tables:
+        is_prepared = has_tables(self._target)
+        if is_prepared:
             refuse_old_tables(self._target)
-        plan = CopyPlan(self._copy_status() if has_tables else "new", has_tables, StoreContents())
+        plan = CopyPlan(self._copy_status() if is_prepared else "new", is_prepared, StoreContents())
         total = self._total()
         for page in read_ahead(pages(self._source.transfer)):
             plan.contents.add(page)

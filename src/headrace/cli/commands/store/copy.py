@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from headrace.app.config import find_settings, open_engine
-from headrace.app.transfer.move import CopyPlan, CopyResult, StoreCopy, file_of, reopen
+from headrace.app.transfer.move import CopyPlan, CopyResult, StoreCopy, reopen
+from headrace.app.transfer.preconditions import file_of
 from headrace.app.transfer.pages import StoreContents
 from headrace.app.transfer.verify import CopyVerification
 from headrace.cli.commands.store.copy_progress import Progress
