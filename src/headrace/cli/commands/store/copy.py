@@ -13,8 +13,8 @@ import msgspec
 
 from headrace.app.config import find_settings, open_engine
 from headrace.app.transfer.move import CopyPlan, CopyResult, StoreCopy, reopen
-from headrace.app.transfer.preconditions import file_of
 from headrace.app.transfer.pages import StoreContents
+from headrace.app.transfer.preconditions import file_of
 from headrace.app.transfer.verify import CopyVerification
 from headrace.cli.commands.store.copy_progress import Progress
 from headrace.cli.options import as_json_option, duration, example, shared, yes_option
