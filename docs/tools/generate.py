@@ -17,8 +17,8 @@ from headrace import errors
 from headrace.cli.root import load_all
 from headrace.core.jobs.states import TRANSITIONS, diagram
 from headrace.web.api.resources import worker_protocol
+from headrace.web.api.route_table import Endpoint, Table
 from headrace.web.api.router import TABLES
-from headrace.web.api.routes import Endpoint, Table
 
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _EVERYWHERE = ("--app", "--url", "--traceback")

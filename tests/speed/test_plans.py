@@ -115,7 +115,7 @@ HOT = [
     "lock_unknown_claims",
     "add_dead_letters",
     "record_lost",
-    "expire",
+    "expire_lease",
     "release",
     "reaped",
     "get",
@@ -222,7 +222,7 @@ def test_jobs_already_found_are_looked_up_by_their_number(store: SqliteEngine) -
     check_each(
         [
             "claim",
-            "expire",
+            "expire_lease",
             "release",
             "record_lost",
             "add_dead_letters",

@@ -149,7 +149,7 @@ def test_a_loop_counts_as_stalled_one_lease_after_that_was_logged(app: Headrace)
     with app.worker(lease=5) as worker:
         sign = worker._worker_state.sign
         assert not worker.is_stalled
-        sign.back_in = lambda seconds: None  # type: ignore[method-assign]  # its loop stands still from now on
+        sign.expect_within = lambda seconds: None  # type: ignore[method-assign]  # its loop stands still from now on
         sign._due -= 8
         worker._heartbeat._stall_detector.check()  # type: ignore[union-attr]
         assert not worker.is_stalled

@@ -114,15 +114,15 @@ def test_an_hour_of_rest_is_no_stall_and_a_suspended_process_reports_none(
         return [document.key for document in app.engine.document_store.browse(KIND)]
 
     assert later(100) == [], "a loop that has not begun is not waited for"
-    sign.back_in(3600)
+    sign.expect_within(3600)
     assert later(3620) == []
     clock[0] += 5000
     detector.check()
-    sign.back_in(0)
+    sign.expect_within(0)
     assert later(20) == [], "all were held up together"
     assert caplog.records == []
     assert later(20) == ["w1/part"]
     assert later(100) == ["w1/part"]
     assert len(caplog.records) == 1, "it is logged once"
-    sign.over()
+    sign.stop_watching()
     assert later(10) == []

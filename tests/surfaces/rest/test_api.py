@@ -9,8 +9,8 @@ import pytest
 from headrace import Headrace, Job
 from headrace.core.access import Role
 from headrace.testing import drain
+from headrace.web.api.route_table import Endpoint
 from headrace.web.api.router import ENDPOINTS
-from headrace.web.api.routes import Endpoint
 from tests.support.cases import check_each
 from tests.support.traced_worker import sign_on_tracing
 from tests.support.waiting import PATIENCE

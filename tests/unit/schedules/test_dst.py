@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from headrace.core.schedules.cron import parsed
 from headrace.core.schedules.dst import Gap, Overlap, ZonedCron
 from headrace.core.schedules.schedule import Timing, next_after, next_dst_transition, upcoming
-from headrace.core.schedules.zones import stretch_at
+from headrace.core.schedules.zones import period_at
 from headrace.errors import InvalidSchedule
 from tests.unit.schedules.cron_oracle import expressions, matches
 
@@ -259,8 +259,8 @@ def test_the_change_of_an_unknown_zone_is_refused() -> None:
 
 @given(st.sampled_from(sorted({zone for zone, _ in CHANGES})), st.integers(0, 4_000_000_000_000))
 def test_every_instant_lies_in_a_stretch_of_its_offset(zone: str, instant: int) -> None:
-    stretch = stretch_at(zone, instant)
-    assert stretch.start <= instant < stretch.end
-    for inside in (instant, stretch.start, stretch.end - 1):
+    period = period_at(zone, instant)
+    assert period.start <= instant < period.end
+    for inside in (instant, period.start, period.end - 1):
         offset = datetime.fromtimestamp(inside / 1000, UTC).astimezone(ZoneInfo(zone)).utcoffset()
-        assert offset == timedelta(milliseconds=stretch.offset)
+        assert offset == timedelta(milliseconds=period.offset)

@@ -2,6 +2,7 @@
 
 Messages are signed by the Standard Webhooks specification: `webhook-signature` is `v1,` and the HMAC-SHA256, in Base64,
 of the id, the time and the body with dots between them, keyed by the bytes of a secret written as `whsec_…`.
+Messages of alert channels are signed in the same way.
 """
 
 from __future__ import annotations

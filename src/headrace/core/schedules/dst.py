@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from headrace.core.schedules.cron import Cron
-from headrace.core.schedules.zones import FARTHEST_CHANGE, OffsetPeriod, stretch_at
+from headrace.core.schedules.zones import FARTHEST_CHANGE, OffsetPeriod, period_at
 
 Gap = Literal["shift", "skip"]
 Overlap = Literal["first", "last", "both"]
@@ -41,53 +41,53 @@ class ZonedCron(Struct, frozen=True):
         """The instants later than `after`, strictly rising. Ends when none comes for fifty years."""
         moment, deadline = after + 1, after + _GIVE_UP_AFTER
         while moment <= min(deadline, _LAST_INSTANT):
-            stretch = stretch_at(self.zone, moment)
-            for instant in _each_once(merge(*(_up(self.cron, span, moment) for span in self._spans(stretch)))):
+            period = period_at(self.zone, moment)
+            for instant in _each_once(merge(*(_up(self.cron, span, moment) for span in self._spans(period)))):
                 deadline = instant + _GIVE_UP_AFTER
                 yield instant
-            # Straight to where the expression matches next, instead of through every stretch until then.
-            nearby = next(self.cron.rising(stretch.end + stretch.offset - FARTHEST_CHANGE), None)
+            # Straight to where the expression matches next, instead of through every period until then.
+            nearby = next(self.cron.rising(period.end + period.offset - FARTHEST_CHANGE), None)
             if nearby is None:
                 return
-            moment = max(stretch.end, nearby - stretch.offset - FARTHEST_CHANGE)
+            moment = max(period.end, nearby - period.offset - FARTHEST_CHANGE)
 
     def falling(self, before: int, floor: int) -> Iterator[int]:
         """The instants of floor <= instant < before, the latest first."""
         moment = before - 1
         while moment >= max(floor, 0):
-            stretch = stretch_at(self.zone, moment)
-            down = merge(*(_down(self.cron, span, moment) for span in self._spans(stretch)), reverse=True)
+            period = period_at(self.zone, moment)
+            down = merge(*(_down(self.cron, span, moment) for span in self._spans(period)), reverse=True)
             yield from takewhile(lambda instant: instant >= floor, _each_once(down))
-            nearby = next(self.cron.falling(stretch.start + stretch.offset + FARTHEST_CHANGE), None)
+            nearby = next(self.cron.falling(period.start + period.offset + FARTHEST_CHANGE), None)
             if nearby is None:
                 return
-            moment = min(stretch.start - 1, nearby - stretch.offset + FARTHEST_CHANGE)
+            moment = min(period.start - 1, nearby - period.offset + FARTHEST_CHANGE)
 
     def count(self, first: int, end: int) -> int:
         """How many instants lie in first <= instant < end; runs that a gap moved to one instant count each."""
         total = 0
         while first < end:
-            stretch = stretch_at(self.zone, first)
-            for span in self._spans(stretch):
+            period = period_at(self.zone, first)
+            for span in self._spans(period):
                 low, high = max(span.first, first + span.offset), min(span.end, end + span.offset)
                 total += self.cron.count(low, high)
-            first = stretch.end
+            first = period.end
         return total
 
-    def _spans(self, stretch: OffsetPeriod) -> list[LocalSpan]:
-        first, end = stretch.start + stretch.offset, stretch.end + stretch.offset
+    def _spans(self, period: OffsetPeriod) -> list[LocalSpan]:
+        first, end = period.start + period.offset, period.end + period.offset
         if self.cron.every_hour:
-            return [LocalSpan(first, end, stretch.offset)]
+            return [LocalSpan(first, end, period.offset)]
         if self.overlap == "first":
-            first = max(first, stretch.start + stretch.offset_before)
+            first = max(first, period.start + period.offset_before)
         elif self.overlap == "last":
-            end = min(end, stretch.end + stretch.offset_after)
-        spans = [LocalSpan(first, end, stretch.offset)]
-        if self.gap == "shift" and stretch.offset_before < stretch.offset:
-            # By the old offset, the missing wall times are instants of the new stretch.
-            missing = stretch.start + stretch.offset_before, stretch.start + stretch.offset
+            end = min(end, period.end + period.offset_after)
+        spans = [LocalSpan(first, end, period.offset)]
+        if self.gap == "shift" and period.offset_before < period.offset:
+            # By the old offset, the missing wall times are instants of the new period.
+            missing = period.start + period.offset_before, period.start + period.offset
             spans.append(
-                LocalSpan(missing[0], min(missing[1], stretch.end + stretch.offset_before), stretch.offset_before)
+                LocalSpan(missing[0], min(missing[1], period.end + period.offset_before), period.offset_before)
             )
         return spans
 

@@ -70,10 +70,10 @@ def offset_at(name: str, instant: int) -> int:
     return (offset or timedelta()) // _MILLISECOND
 
 
-def stretch_at(name: str, instant: int) -> OffsetPeriod:
+def period_at(name: str, instant: int) -> OffsetPeriod:
     """The period of this instant; cut short if no change comes in the next year."""
-    stretches = _stretches(name, _year_of(instant))
-    return next((one for one in stretches if instant < one.end), stretches[-1])
+    periods = _stretches(name, _year_of(instant))
+    return next((one for one in periods if instant < one.end), periods[-1])
 
 
 def next_change(name: str, after: int, within: int) -> int | None:

@@ -152,7 +152,7 @@ def _expire(
     tx.run("record_lost", **lost, target=target.value, detail=detail)
     if reason is not None and opens_dead_letter(dead_letters, reason):
         tx.run("add_dead_letters", now=now, b=as_json(_dead_letter_inserts(tx, rows, reason)))
-    tx.run("expire", **lost, target=target.value, reason=reason)
+    tx.run("expire_lease", **lost, target=target.value, reason=reason)
 
 
 def _dead_letter_inserts(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:

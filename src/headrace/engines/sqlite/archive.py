@@ -138,7 +138,7 @@ class SqliteArchive:
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
         values = {"ids": as_json(ids)}
         newest: dict[str, ArchiveRow] = {}
-        # No job ends before it was created, whose time its id contains; except with a wrong clock.
+        # The id contains the time of creation. A job ends after it, unless a clock is wrong: older files are skipped.
         created = min((time_of(job_id) or 0 for job_id in ids), default=0)
         for name in reversed(self._names()) if ids else ():
             if _end(name) <= created and len(newest) == len(set(ids)):

@@ -283,7 +283,7 @@ class SqliteEngine:
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        # Rare, and read at the next renewal anyway: no backstop, which every commit would trigger.
+        # These are rare and read at each renewal, so commits of other processes need not wake the listener.
         if topic in ("orders", "times"):
             return self._local_bells.listen(topic, lambda: False)
         others = _Changed(self.store.changes_of_others)

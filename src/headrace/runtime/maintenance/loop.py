@@ -67,7 +67,7 @@ class MaintenanceLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        self.sign.over()
+        self.sign.stop_watching()
         self._stopping.set()
         self._thread.join(5)
 
@@ -77,7 +77,7 @@ class MaintenanceLoop:
         while self._wanted and not self._stopping.is_set():
             next_one = min(self._wanted, key=self._due_at)
             left, maintenance_task = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
-            self.sign.back_in(left + _LONGEST_PIECE)
+            self.sign.expect_within(left + _LONGEST_PIECE)
             if self._stopping.wait(min(left, _RECHECK)):
                 return
             if left > _RECHECK:

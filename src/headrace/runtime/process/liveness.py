@@ -33,12 +33,12 @@ class ThreadLiveness:
         self.thread: int | None = None
         self._due = _NEVER
 
-    def back_in(self, seconds: float) -> None:
+    def expect_within(self, seconds: float) -> None:
         """From the loop itself: it is alive, and will be back after so many seconds plus one piece of work."""
         self.thread = threading.get_ident()
         self._due = time.monotonic() + seconds
 
-    def over(self) -> None:
+    def stop_watching(self) -> None:
         """The loop has ended and is no longer watched."""
         self._due = _NEVER
 

@@ -44,7 +44,7 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        self.sign.over()
+        self.sign.stop_watching()
         self._stopping.set()
         self._bell.ring()
         self._thread.join(5)
@@ -63,10 +63,10 @@ class Scheduler:
     # -- the thread
 
     def _run(self) -> None:
-        self.sign.back_in(0.0)
+        self.sign.expect_within(0.0)
         while not self._stopping.is_set():
             pause = self._guarded_turn()
-            self.sign.back_in(pause)
+            self.sign.expect_within(pause)
             if self._outage:
                 self._stopping.wait(pause)  # a ring does not shorten the pause while the store is unavailable
             elif self._bell.wait(pause):

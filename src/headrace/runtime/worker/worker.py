@@ -256,7 +256,7 @@ class Worker:
         try:
             while self._stop_at is None:
                 self._idle.note_ring(self._bell.wait(self._guarded_turn()))
-            self._worker_state.sign.over()
+            self._worker_state.sign.stop_watching()
             self._log("worker.stopping", f"stops: {len(self._worker_state.running)} jobs are running")
             wind_down(self.id, self._worker_state, self._exchange, self._threads, self._bell, lambda: self._stop_at)
         except BaseException:
@@ -268,8 +268,8 @@ class Worker:
                 self.stopped.set()  # even after an error: join() must not wait forever
 
     def _guarded_turn(self) -> float | None:
-        """A turn that survives an outage and any other error. A ring does not shorten the pause after one."""
-        self._worker_state.sign.back_in(OUTAGE_LONGEST)  # the longest pause
+        """A turn that survives an outage and any other error. Notifications do not shorten the pause after an error."""
+        self._worker_state.sign.expect_within(OUTAGE_LONGEST)  # the longest pause
         if (left := self._outage.left) > 0:
             return left
         try:

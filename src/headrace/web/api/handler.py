@@ -24,7 +24,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
-from headrace.web.api.routes import Endpoint
+from headrace.web.api.route_table import Endpoint
 from headrace.web.problems import Refused, problem_response, refusal_of
 from headrace.web.security.middleware import SAFE, RequestContext, context_of, refuse_forgery
 from headrace.web.sse import wait_for_disconnect

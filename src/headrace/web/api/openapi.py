@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace import __version__
-from headrace.web.api.routes import Endpoint, Table
+from headrace.web.api.route_table import Endpoint, Table
 from headrace.web.problems import MEDIA_TYPE, Problem
 
 _REF = "#/components/schemas/{name}"

@@ -26,7 +26,7 @@ from headrace.web.api.resources import (
     worker_protocol,
     workers,
 )
-from headrace.web.api.routes import Endpoint, Table
+from headrace.web.api.route_table import Endpoint, Table
 
 PREFIX = "/api/v1"
 TABLES: tuple[Table, ...] = (

@@ -40,6 +40,7 @@ SELECT 1 FROM due;
 -- share of an idle queue gets it at once: a second claim would cost as much as the first. Rules are returned as stored,
 -- and compared as text: a damaged one must not stop the claims of all. If the task of one of the jobs is not among
 -- `known_tasks`, none is claimed, and such tasks are returned. The names are one text, which costs nothing to parse.
+-- Claims under limits are in limits.sql.
 -- name: claim
 WITH preamble AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
@@ -99,12 +100,3 @@ WITH preamble AS MATERIALIZED (
 SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(status IS NULL, preamble.queue_rows, tasks)::text END, due, next_expiry,
        unknown_tasks.pairs, claimed.*
 FROM preamble CROSS JOIN unknown_tasks LEFT JOIN claimed ON true;
-
--- Leases. `coalesce` keeps the planner from expecting few jobs with a lease, and from starting with those.
-
--- name: expire
-UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
-                         worker = CASE WHEN :target = 'failed' THEN worker END,
-                         finished_at = CASE WHEN :target = 'failed' THEN :now::bigint END,
-                         reason = :reason
-WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));

@@ -1,3 +1,5 @@
+-- Leases. `coalesce` keeps the planner from expecting few jobs with a lease, and from starting with those.
+
 -- It does not wait for locks. A locked job is most likely being settled; otherwise the next heartbeat renews it.
 -- name: renew (each lease: Lease)
 UPDATE headrace_jobs SET lease_until = :until
@@ -15,8 +17,8 @@ WHERE jsonb_typeof(lease.value) = 'array'
                   WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version
                     AND coalesce(job.lease_until, 0) > :now);
 
--- Every worker runs this every second, and hardly ever has one died: in two parts, it reads only overdue running jobs,
--- and the others only for dead workers.
+-- Every worker runs this every second, and dead workers are rare: the first part reads only overdue jobs, the second
+-- only the jobs of dead workers.
 -- name: overdue
 SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes)), '[]')::text FROM (
     SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs WHERE state = 'running' AND lease_until <= :now
@@ -59,3 +61,10 @@ WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: next_expiry
 SELECT (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1);
+
+-- name: expire_lease
+UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
+                         worker = CASE WHEN :target = 'failed' THEN worker END,
+                         finished_at = CASE WHEN :target = 'failed' THEN :now::bigint END,
+                         reason = :reason
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));

@@ -10,7 +10,7 @@ WITH done AS (
               job.lane > '' OR EXISTS (SELECT FROM headrace_tasks)
                   OR job.queue = ANY (ARRAY(SELECT name FROM headrace_queues
                                             WHERE strpos(rules, '"concurrency":') > 0)) AS frees
-), called AS (
+), notified AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
     UNION ALL
     SELECT pg_notify(:channel, 'work') FROM (SELECT FROM done WHERE frees LIMIT 1) AS any_free
@@ -24,7 +24,7 @@ SELECT json_build_array(
                (SELECT coalesce(json_agg(json_build_array(id, version)), '[]') FROM done) END,
            CASE WHEN count(edge_seq) > 0 THEN (SELECT json_agg(edge_seq) FROM done WHERE edge_seq > 0) END,
            coalesce(bool_or(frees), false))::text,
-       (SELECT count(*) FROM called)
+       (SELECT count(*) FROM notified)
 FROM done;
 
 -- name: settle (each o: Outcome)
@@ -42,7 +42,7 @@ WITH o AS MATERIALIZED (
            (o.job).started_at, o.reason, o.error_type, o.error_message, o.error_traceback
     FROM o WHERE NOT o.quiet
     RETURNING job
-), buried AS (
+), new_dead_letters AS (
     INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
     SELECT lpad(to_hex(o.at), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
            (o.job).id, (o.job).task, (o.job).queue, coalesce(o.reason, 'failed'), o.at,

@@ -33,6 +33,7 @@ SELECT json_group_array(seq) FROM (
 UPDATE headrace_jobs SET state = 'pending', version = version + 1
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
+-- Claims from a queue without rules and lanes; claims under limits are in limits.sql.
 -- name: claimable
 SELECT json_group_array(json_array({Claim})) FROM (
     SELECT id, seq AS ref, task, queue, priority, version + 1 AS version, attempt + 1 AS attempt, max_attempts,
@@ -44,12 +45,3 @@ SELECT json_group_array(json_array({Claim})) FROM (
 UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq IN (SELECT value FROM json_each(:refs));
-
--- Leases.
-
--- name: expire
-UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
-                         worker = CASE WHEN :target = 'failed' THEN worker END,
-                         finished_at = CASE WHEN :target = 'failed' THEN :now END,
-                         reason = :reason
-WHERE seq IN (SELECT value FROM json_each(:seqs));

@@ -34,3 +34,10 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: reaped
 SELECT json_group_array(json_array(id, queue, state, :worker)) FROM headrace_jobs
 WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: expire_lease
+UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
+                         worker = CASE WHEN :target = 'failed' THEN worker END,
+                         finished_at = CASE WHEN :target = 'failed' THEN :now END,
+                         reason = :reason
+WHERE seq IN (SELECT value FROM json_each(:seqs));

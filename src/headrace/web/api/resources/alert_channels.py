@@ -10,7 +10,7 @@ from headrace.app.alerts.records import AlertChannel
 from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertChannelNotFound
 from headrace.runtime.alerts.channels import Kind, Security
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import TestOutcome, given_fields
 from headrace.web.security.middleware import RequestContext
 

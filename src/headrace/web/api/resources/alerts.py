@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from headrace.app.alerts.records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
 from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertSilenceNotFound
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Cursor, Limit, Note, given_fields
 from headrace.web.security.middleware import RequestContext
 

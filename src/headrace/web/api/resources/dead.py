@@ -11,7 +11,7 @@ from headrace.app.dead_letters.records import BulkRequeue, DeadGroup, DeadLetter
 from headrace.app.jobs.records import lowered
 from headrace.core.dead_letters.records import BY_HAND, Status
 from headrace.core.events.history import HistoryEntry
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit, Note, decoded, filters_of
 from headrace.web.api.values import Boost, RateText
 from headrace.web.security.middleware import RequestContext

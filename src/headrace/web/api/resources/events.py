@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from headrace.core.events.event import Event, event_filter, page_of
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Cursor
 from headrace.web.security.middleware import RequestContext
 from headrace.web.sse import EachEvent, Stream

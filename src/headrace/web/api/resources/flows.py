@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.runtime.jobs.flow_run import FlowRun
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit
 from headrace.web.security.middleware import RequestContext
 

@@ -14,7 +14,7 @@ from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 from headrace.web import text_search
 from headrace.web.api.resources.new_job import JobRequest, call_of
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, DeleteFilter, JobFilter, JobQuery, filters_of, given_fields
 from headrace.web.api.values import Priority, QueueName
 from headrace.web.bulk import BulkAction, count_affected, run_bulk

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.retention.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats
 from headrace.app.retention.lifecycle_records import LifecyclePolicy, StaleJob, StateAges
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit, given_fields
 from headrace.web.security.middleware import RequestContext
 

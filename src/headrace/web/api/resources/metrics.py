@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from headrace.app.metrics.records import DayMetrics, MetricSeries, MetricsSnapshot, QueueMetrics, TaskMetrics
 from headrace.errors import QueueNotFound
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit
 from headrace.web.security.middleware import RequestContext
 

@@ -11,7 +11,7 @@ from headrace.app.app import Headrace
 from headrace.core.jobs.dependencies import Policy
 from headrace.core.jobs.records import Isolation
 from headrace.core.jobs.states import State
-from headrace.core.tasks.retry import Retry
+from headrace.core.tasks.retry import BackoffKind, Retry
 from headrace.core.tasks.unique import Unique
 from headrace.runtime.jobs.task import Call
 from headrace.web.api.schemas import decoded, given_fields
@@ -37,7 +37,7 @@ class NewRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A retry policy; times in seconds, errors by their dotted names."""
 
     limit: RetryLimit = 3
-    backoff: Literal["exponential", "fixed", "linear"] | list[float] = "exponential"
+    backoff: BackoffKind | list[float] = "exponential"
     base: float = 1.0
     factor: float = 2.0
     cap: float = 3600.0

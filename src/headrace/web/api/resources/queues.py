@@ -11,7 +11,7 @@ from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.queues.queues import QueueStats
 from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
 from headrace.core.queues.rules_text import format_rate
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, Limit, given_fields
 from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
 from headrace.web.security.middleware import RequestContext

@@ -14,7 +14,7 @@ from headrace.core.schedules.records import Origin
 from headrace.core.schedules.schedule import CatchUp, RunOverlap
 from headrace.runtime.jobs.task import Call
 from headrace.web.api.resources.new_job import NewRetry, options_of
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit, decoded, given_fields
 from headrace.web.api.values import (
     FireLimit,

@@ -11,7 +11,7 @@ from headrace.core.access import Role
 from headrace.core.audit import AuditEntry
 from headrace.core.health.findings import StoragePart
 from headrace.core.urls import redacted_url
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Cursor, Limit
 from headrace.web.security.middleware import RequestContext
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from headrace.app.events.webhooks import Webhook
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.errors import PermanentError, RetryableError
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit, TestOutcome, given_fields
 from headrace.web.security.middleware import RequestContext
 

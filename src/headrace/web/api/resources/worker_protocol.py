@@ -14,7 +14,7 @@ from headrace.core.jobs.known_tasks import is_reserved
 from headrace.core.jobs.records import JobNote, Lease, WorkerRow
 from headrace.core.tasks.options import check_capabilities, check_queue
 from headrace.errors import InvalidJob
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import decoded
 from headrace.web.remote_workers import (
     AttemptResult,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.app.workers import WorkerInfo
 from headrace.errors import WorkerNotFound
-from headrace.web.api.routes import Table
+from headrace.web.api.route_table import Table
 from headrace.web.security.middleware import RequestContext
 
 table = Table("workers", "Workers, and commands to them.")

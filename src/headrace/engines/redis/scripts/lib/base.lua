@@ -1,8 +1,8 @@
 -- The base of every script: the keys, and the functions that move a job from one state to another.
 --
--- A script gets the installation's tag, "{prefix}", as its only key; every key is that tag and a name, so that all are
--- in one slot of a cluster. The tag itself is never a key: while a cluster moves our slot it refuses every script,
--- rather than run it on half of the keys.
+-- KEYS[1] is the hash tag, "{prefix}". Every key is that tag and a name, so all keys are in one hash slot of a cluster.
+-- No key is named by the tag alone: during a slot migration the cluster therefore refuses a script, rather than run it
+-- on half of the keys.
 --
 -- A script decides first and writes at the end, because nothing is rolled back: `guard` makes the server refuse at the
 -- start what it would refuse later, and `flush` writes. The time is always an argument.

@@ -247,6 +247,6 @@ local function choose_by_age(queue, max_jobs, positions, queue_lanes)
   if not is_all or stopped.level then read_urgent_lanes() end
   while next(ready) and #chosen < max_jobs do serve_round() end
   local is_fruitless = opened == 0 or #chosen == 0
-  positions.left = not is_all and is_fruitless and reached or nil -- to continue there, and to end after one round
+  positions.left = not is_all and is_fruitless and reached or nil -- the next claim continues there
   return chosen, is_all or #chosen >= max_jobs
 end

@@ -69,8 +69,8 @@ local function lanes_of_queue(queue, rules, order, max_jobs, unlaned)
   local by_level = order == 'fresh_first' or order == 'priority'
   local visited, created = {}, {}
 
-  -- The front of a lane. If it has an order of its own, each of its jobs gets the urgency of the most urgent one left
-  -- when it starts: the queue decides when the lane has its turn, the lane which of its jobs takes it.
+  -- The front of a lane. In a lane with an order of its own, each job gets the urgency of the most urgent one left when
+  -- it starts: the queue's order picks the lane, the lane's own order picks the job.
   local function front_of(lane, width)
     local usual = front(queue, lane.name, order, rules.ageing, width)
     if not lane.own_order then return usual end

@@ -1,8 +1,9 @@
 -- The first part of an exchange: store notes and settle outcomes.
 
--- Outcomes. By id and version alone; no other predicate decides.
+-- An outcome is matched by id and version alone.
 
--- The worker's events come before those that follow from them. Of the successes they name, only real ones count.
+-- The worker's events come before those that follow from them. A success event is stored
+-- only if its outcome was accepted.
 local function store_worker_events(completed)
   if ARGV[16] ~= '' then
     local only = completed and '["' .. table.concat(completed, '","') .. '"]'

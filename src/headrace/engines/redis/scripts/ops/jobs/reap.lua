@@ -109,7 +109,7 @@ if reaped_count > 0 or next(drops) then
   if rules_exist() then messages.work = true end
   ring(messages)
 end
--- A bucket that has been full for a while can be deleted; the while allows for clocks that differ.
+-- A bucket that has been full for a minute can be deleted; the minute allows for clock differences.
 call('ZREMRANGEBYSCORE', P .. ':rate_buckets', '-inf', text(1000 * (now - 60000)))
 if any_dead and reaped_count < limit then
   for worker in pairs(begun_by) do
