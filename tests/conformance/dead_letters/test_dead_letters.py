@@ -108,7 +108,7 @@ def test_a_lost_worker_s_record_is_grouped_by_its_task(engine: Engine) -> None:
 
 def test_a_failure_without_a_letter_leaves_the_job_failed(engine: Engine) -> None:
     first, second = submit_and_claim(engine, "first"), submit_and_claim(engine, "second")
-    assert settle(engine, replace(fail(first), letter=False), fail(second)) == []
+    assert settle(engine, replace(fail(first), opens_dead_letter=False), fail(second)) == []
     assert {row(engine, name).state for name in ("first", "second")} == {State.FAILED}
     assert [letter.job_id for letter in engine.dead_letters.find(PENDING, 9)] == ["second"]
 

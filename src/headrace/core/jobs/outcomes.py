@@ -62,7 +62,7 @@ def with_dead_letter(outcomes: list[Outcome], switch: bool | Collection[str]) ->
     if switch is True:
         return outcomes
     return [
-        replace(outcome, letter=False)
+        replace(outcome, opens_dead_letter=False)
         if outcome.event is Trigger.FAIL and not opens_dead_letter(switch, outcome.reason)
         else outcome
         for outcome in outcomes

@@ -123,7 +123,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
 
     A quiet outcome leaves no history: the job was only fetched and released. A job that `awaits` an event is pending at
     once if that event, by its number, has come meanwhile. The store inserts the jobs that a success has `spawned`, with
-    their `edges`, in the same commit or not at all. A failure creates a dead letter unless `letter` is False.
+    their `edges`, in the same commit or not at all. A failure creates a dead letter if `opens_dead_letter`.
     """
 
     id: str
@@ -147,7 +147,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     spawned: tuple[NewJob, ...] = ()
     edges: tuple[Dependency, ...] = ()
     fingerprint: str = ""
-    letter: bool = True
+    opens_dead_letter: bool = True
 
 
 class JobNote(Struct, frozen=True, array_like=True):

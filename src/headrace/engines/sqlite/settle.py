@@ -118,7 +118,7 @@ def _settle(db: sqlite3.Connection, outcomes: list[Outcome], with_dependencies: 
     """Settle outcomes other than plain successes, recording what the row is about to lose."""
     if recorded := [outcome for outcome in outcomes if not outcome.quiet]:
         db.execute(SQL["record_outcomes"], {"o": as_json(recorded)})
-    if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.letter]:
+    if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.opens_dead_letter]:
         db.execute(SQL["add_dead_letters_of_outcomes"], {"o": as_json(failed)})
     applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "with_dependencies": with_dependencies}).rowcount
     steps.wake_if_come(SqliteTransaction(db), outcomes)

@@ -61,9 +61,9 @@ WITH preamble AS MATERIALIZED (
           FROM (SELECT name, paused, rules,
                        EXISTS (SELECT 1 FROM headrace_jobs AS laned
                                WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '') AS laned,
-                       (SELECT 1 FROM headrace_jobs AS waiting
-                        WHERE waiting.state = 'pending' AND waiting.queue = queue.name
-                        ORDER BY waiting.lane DESC, waiting.priority, waiting.rank DESC LIMIT 1) IS NULL AS idle
+                       (SELECT 1 FROM headrace_jobs AS pending
+                        WHERE pending.state = 'pending' AND pending.queue = queue.name
+                        ORDER BY pending.lane DESC, pending.priority, pending.rank DESC LIMIT 1) IS NULL AS idle
                 FROM headrace_queues AS queue OFFSET 0) AS queues) AS known
 ), shares AS MATERIALIZED (
     SELECT queue, plain, CASE WHEN place = min(place) FILTER (WHERE plain AND idle IS NOT true) OVER ()
@@ -77,10 +77,10 @@ WITH preamble AS MATERIALIZED (
     SELECT pick.place, pick.task, shares.queue
     FROM preamble CROSS JOIN shares
     CROSS JOIN LATERAL (
-        SELECT waiting.ctid AS place, waiting.task FROM headrace_jobs AS waiting
-        WHERE waiting.state = 'pending' AND waiting.queue = shares.queue AND waiting.lane = ''
-          AND coalesce(waiting.expires_at, :until) > :now
-        ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
+        SELECT pending.ctid AS place, pending.task FROM headrace_jobs AS pending
+        WHERE pending.state = 'pending' AND pending.queue = shares.queue AND pending.lane = ''
+          AND coalesce(pending.expires_at, :until) > :now
+        ORDER BY pending.priority DESC, pending.rank, pending.seq
         LIMIT shares.quota
         FOR UPDATE SKIP LOCKED) AS pick
     WHERE shares.plain AND preamble.status IS NULL AND preamble.limited IS NOT true

@@ -79,7 +79,7 @@ WITH o AS MATERIALIZED (
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = (o.job).id
                      ORDER BY before.id DESC LIMIT 1), 0)
-    FROM o WHERE o.event = 'fail' AND o.letter AND (SELECT count(*) FROM entry) >= 0 -- after the event of the history row
+    FROM o WHERE o.event = 'fail' AND o.opens_dead_letter AND (SELECT count(*) FROM entry) >= 0 -- after the event of the history row
     ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
     SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
         entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint
