@@ -4,7 +4,7 @@ The code has five layers, and a layer imports only the ones below it:
 
     errors.py     one exception tree
     core/         values and rules: pure, no I/O, no clock
-    engines/      storage: the engine protocol, SQLite, PostgreSQL, Redis, group commit, bells
+    engines/      storage: the engine protocol, SQLite, PostgreSQL, Redis, group commit, wake-ups
     runtime/      execution: tasks, handles, workers, sandboxes, the supervisor
     app/          Headrace and its facades
     cli/ testing/ web/ contrib/ user interfaces; nothing imports them
