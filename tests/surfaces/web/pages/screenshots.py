@@ -170,7 +170,7 @@ def addresses(app: Headrace) -> dict[str, str]:
         "job-why": f"/jobs/{waiting.id}",
         "flow": f"/flows/{app.flows.list(1)[0].id}",
         "dead": "/dead",
-        "letter": f"/dead/{app.dead.list(queue='billing', limit=1)[0].id}",
+        "dead-letter": f"/dead/{app.dead.list(queue='billing', limit=1)[0].id}",
         "schedules": "/schedules",
         "schedule": "/schedules/month-end",
         "alerts": "/alerts",
