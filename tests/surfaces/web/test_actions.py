@@ -288,14 +288,14 @@ def test_finished_jobs_are_archived_and_restored(app: Headrace, client: Client, 
 def test_terms_are_set_and_removed(app: Headrace, client: Client) -> None:
     form = {"kind": "task", "name": "add", "max_pending": "60", "max_running": "none", "keep_failed": "default"}
     message = do(client, "/lifecycle/terms", **form, on_stale="fail")
-    assert message == "The terms of task add apply from the next check of a worker."
+    assert message == "The policy of task add applies from the next check of a worker."
     [layers] = app.lifecycle.all_terms()
     assert layers.ordered == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
     message = refused(client, "/lifecycle/terms", kind="task", name="add", max_pending="long")
     assert message == "max_pending: 'long' is neither a number of seconds, nor none, nor default"
     assert app.lifecycle.all_terms() == [layers]
     assert refused(client, "/lifecycle/reset", kind="host", name="add") == "Give the task or queue."
-    assert do(client, "/lifecycle/reset", kind="task", name="add") == "The terms of task add are removed."
+    assert do(client, "/lifecycle/reset", kind="task", name="add") == "The policy of task add is removed."
     assert [one.ordered for one in app.lifecycle.all_terms() if one.ordered] == []
 
 

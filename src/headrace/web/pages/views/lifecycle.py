@@ -117,7 +117,7 @@ def _configure(request: PageRequest) -> ActionResult:
     if (action := request.form_field("on_stale")) is not None:
         fields["on_stale"] = action
     request.app.lifecycle.configure(**{kind: name}, **fields)
-    return ActionResult(f"The terms of {kind} {name} apply from the next check of a worker.", target=f"{kind} {name}")
+    return ActionResult(f"The policy of {kind} {name} applies from the next check of a worker.", target=f"{kind} {name}")
 
 
 def _field_value(name: str, text: str) -> float | str | None:
@@ -134,7 +134,7 @@ def _reset(request: PageRequest) -> ActionResult:
     if kind not in ("task", "queue"):
         raise InvalidJob("Give the task or queue.")
     request.app.lifecycle.reset(**{kind: name})
-    return ActionResult(f"The terms of {kind} {name} are removed.", target=f"{kind} {name}")
+    return ActionResult(f"The policy of {kind} {name} is removed.", target=f"{kind} {name}")
 
 
 def _jobs(count: int) -> str:
