@@ -48,7 +48,7 @@ class DeadList(Struct, frozen=True):
     cursor: str | None
 
 
-class NewDeadLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadLetterBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The job, and a reason of one word."""
 
     job_id: str
@@ -114,7 +114,7 @@ def find(context: RequestContext, query: DeadQuery) -> DeadList:
 
 
 @table.post("/dead", example={"job_id": "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f", "reason": "wrong_total"})
-def add(context: RequestContext, body: NewDeadLetter) -> DeadLetter:
+def add(context: RequestContext, body: DeadLetterBody) -> DeadLetter:
     """Make a dead letter of a job by hand. A job that has not started fails."""
     return _shown(context.app.dead.add(body.job_id, reason=body.reason, by=context.caller.name, note=body.note))
 

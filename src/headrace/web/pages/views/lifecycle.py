@@ -117,7 +117,9 @@ def _configure(request: PageRequest) -> ActionResult:
     if (action := request.form_field("on_stale")) is not None:
         fields["on_stale"] = action
     request.app.lifecycle.configure(**{kind: name}, **fields)
-    return ActionResult(f"The policy of {kind} {name} applies from the next check of a worker.", target=f"{kind} {name}")
+    return ActionResult(
+        f"The policy of {kind} {name} applies from the next check of a worker.", target=f"{kind} {name}"
+    )
 
 
 def _field_value(name: str, text: str) -> float | str | None:
