@@ -36,7 +36,16 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Any], tuple[str, ...]]] = {
         ("id", "task", "every", "limit", "catch_up_limit", "catch_up_window", "queue", "priority", "timeout", "retry"),
     ),
     ("PATCH", "/jobs/{job_id}"): ({}, ("priority", "queue")),
+    ("PATCH", "/lifecycle/terms"): (
+        {"task": "add"},
+        ("max_pending", "max_age", "keep_failed", "remove_on_complete", "remove_on_fail"),
+    ),
+    ("POST", "/alert-rules"): (
+        {"name": "slow", "metric": "wait_p99", "op": ">", "threshold": 5},
+        ("window", "for_", "cooldown"),
+    ),
 }
+NUMBERS = ("integer", "number")
 CASES = [(method, path, field) for (method, path), (_, fields) in BODIES.items() for field in fields]
 DESCRIBED: dict[str, Any] = json.loads(document(TABLES, PREFIX))
 
@@ -46,7 +55,7 @@ def rule_of(method: str, path: str, field: str) -> dict[str, Any]:
     body = DESCRIBED["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
     schema = DESCRIBED["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"][field]
     kinds: list[dict[str, Any]] = schema.get("anyOf", [schema])
-    [rule] = [kind for kind in kinds if kind.get("type") in ("integer", "number", "string")]
+    [rule] = [kind for kind in kinds if kind.keys() & {"minimum", "pattern", "minLength"}]
     return rule
 
 
@@ -94,6 +103,20 @@ def test_values_that_the_schema_forbids_are_refused(method: str, path: str, fiel
     for value in beyond(rule_of(method, path, field)):
         status, text = ask(method, path, field, value)
         assert status == 422, (value, text)
+
+
+def test_every_number_of_a_body_has_its_bounds() -> None:
+    unbounded = set()
+    for path, operations in DESCRIBED["paths"].items():
+        for operation in operations.values():
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                schema = DESCRIBED["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]
+                for field, described in schema["properties"].items():
+                    numbers = [kind for kind in described.get("anyOf", [described]) if kind.get("type") in NUMBERS]
+                    unbounded |= {
+                        (path, field) for kind in numbers if not kind.keys() & {"minimum", "exclusiveMinimum"}
+                    }
+    assert {field for _, field in unbounded} == {"threshold"}, unbounded
 
 
 def test_bodies_refuse_unknown_fields_and_the_schema_says_so() -> None:

@@ -33,7 +33,7 @@ from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert
 
 USUAL_WINDOW = 300_000  # milliseconds
-_SHORTEST_WINDOW, _LONGEST_WINDOW = 10_000, 90 * 86_400_000
+SHORTEST_WINDOW, LONGEST_WINDOW = 10_000, 90 * 86_400_000
 _MAX_CHARS, _MAX_TOKENS = 2000, 200
 _PRECEDENCE = {"or": 1, "and": 2, **dict.fromkeys(COMPARISONS, 4), "+": 5, "-": 5, "*": 6, "/": 6}
 _NOT, _COMPARISON, _SIGN = 3, 4, 7
@@ -216,7 +216,7 @@ class _Parser:
         if token.kind != "number" or token.unit not in _TIMES:
             raise self._error("expected a length of time such as 5m", token)
         window = round(1000 * self._number(token))
-        if not _SHORTEST_WINDOW <= window <= _LONGEST_WINDOW:
+        if not SHORTEST_WINDOW <= window <= LONGEST_WINDOW:
             raise self._error("a window is from 10s to 90d", token)
         self._expect("]")
         return window

@@ -21,7 +21,7 @@ FIELDS = (*(name for name in AlertRuleRow.__struct_fields__ if name != "name"), 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 _MAX_TEXT_CHARS, _MAX_LABELS = 500, 20
-_MAX_SPAN = 90 * 86_400
+MAX_SPAN = 90 * 86_400
 _LINK = re.compile(r"https?://\S{1,2000}")
 
 
@@ -116,7 +116,7 @@ def check_span(name: str, value: Any) -> int:
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(number, int | float) or isinstance(number, bool):
         raise InvalidAlert(f"{name.rstrip('_')}: expected seconds or a timedelta, got {short(value)}", value=value)
-    if not 0 <= number <= _MAX_SPAN:  # nan is not in any range
+    if not 0 <= number <= MAX_SPAN:  # nan is not in any range
         raise InvalidAlert(f"{name.rstrip('_')}: {short(value)} is out of range; use 0 seconds to 90 days", value=value)
     return to_ms(number)
 

@@ -20,7 +20,7 @@ Kind = Literal["task", "queue"]
 Span = float | timedelta | None | UnsetType
 THRESHOLDS = ("max_scheduled", "max_waiting", "max_pending", "max_retrying", "max_running", "max_age")
 DEFAULT = "default"  # the value that removes an operator's setting
-_MAX_SECONDS = 100 * 366 * 86_400
+MAX_SECONDS = 100 * 366 * 86_400
 MAX_KEPT = 1_000_000
 _MAY_BE_ZERO = ("keep_completed", "keep_failed", "keep_cancelled")
 _REMOVALS = ("remove_on_complete", "remove_on_fail")
@@ -277,7 +277,7 @@ def _span(name: str, value: Any) -> int | None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     least = 0 if name in _MAY_BE_ZERO else 0.001
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _MAX_SECONDS:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= MAX_SECONDS:
         text = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
         raise InvalidJob(text, field=name, value=value)
     return to_ms(seconds)

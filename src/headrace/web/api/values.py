@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from headrace.core.alerts.expressions import LONGEST_WINDOW, SHORTEST_WINDOW
+from headrace.core.alerts.rules import MAX_SPAN
 from headrace.core.jobs.ids import GIVEN
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST
 from headrace.core.queues.limits import RATE
 from headrace.core.queues.rules_text import MAX_AGEING, MAX_JOBS, MAX_WEIGHT
-from headrace.core.retention.lifecycle import MAX_KEPT
+from headrace.core.retention.lifecycle import MAX_KEPT, MAX_SECONDS
 from headrace.core.schedules.parse import LONGEST_DURATION
 from headrace.core.schedules.schedule import MOST_FIRES, MOST_FIRES_AT_ONCE, SHORTEST_INTERVAL
 from headrace.core.tasks.options import (
@@ -50,6 +52,12 @@ Priority = Annotated[int, _between(LOWEST_PRIORITY, HIGHEST_PRIORITY)]
 Boost = Annotated[int, _between(LOWEST_PRIORITY - HIGHEST_PRIORITY, HIGHEST_PRIORITY - LOWEST_PRIORITY)]
 RetryLimit = Annotated[int, _between(0, LONGEST_LIMIT)]
 Kept = Annotated[int, _between(1, MAX_KEPT)]
+PolicyTime = Annotated[float, _between(SHORTEST, MAX_SECONDS)]
+RetentionTime = Annotated[float, _between(0, MAX_SECONDS)]
+RequeueLimit = Annotated[int, _schema(minimum=0)]
+AtLeastOne = Annotated[int, _schema(minimum=1)]
+AlertTime = Annotated[float, _between(0, MAX_SPAN)]
+AlertWindow = Annotated[float, _between(SHORTEST_WINDOW / 1000, LONGEST_WINDOW / 1000)]
 JobCount = Annotated[int, _between(1, MAX_JOBS)]
 Weight = Annotated[int, _between(1, MAX_WEIGHT)]
 Ageing = Annotated[float, _between(SHORTEST, MAX_AGEING)]

@@ -9,9 +9,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.alerts.records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
 from headrace.core.alerts.alert import Severity
+from headrace.core.alerts.rules import MAX_SPAN
 from headrace.errors import AlertSilenceNotFound
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Cursor, Limit, Note, given_fields
+from headrace.web.api.values import AlertTime, AlertWindow
 from headrace.web.security.middleware import RequestContext
 
 table = Table("alerts", "Alerts, their history, their rules and silences.")
@@ -49,9 +51,9 @@ class RuleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metric: str | UnsetType = UNSET
     op: str | UnsetType = UNSET
     threshold: float | UnsetType = UNSET
-    window: float | UnsetType = UNSET
-    for_: float | UnsetType = UNSET
-    cooldown: float | UnsetType = UNSET
+    window: AlertWindow | UnsetType = UNSET
+    for_: AlertTime | UnsetType = UNSET
+    cooldown: AlertTime | UnsetType = UNSET
     severity: Severity | UnsetType = UNSET
     per: list[Per] | UnsetType = UNSET
     labels: dict[str, str] | UnsetType = UNSET
@@ -69,9 +71,9 @@ class NewRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     metric: str | UnsetType = UNSET
     op: str | UnsetType = UNSET
     threshold: float | UnsetType = UNSET
-    window: float | UnsetType = UNSET
-    for_: float | UnsetType = UNSET
-    cooldown: float | UnsetType = UNSET
+    window: AlertWindow | UnsetType = UNSET
+    for_: AlertTime | UnsetType = UNSET
+    cooldown: AlertTime | UnsetType = UNSET
     severity: Severity | UnsetType = UNSET
     per: list[Per] | UnsetType = UNSET
     labels: dict[str, str] | UnsetType = UNSET
@@ -86,7 +88,7 @@ class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     rule: str | None = None
     labels: dict[str, str] | None = None
-    for_: Annotated[float, Meta(gt=0)]
+    for_: Annotated[float, Meta(gt=0, le=MAX_SPAN)]
     note: Note | None = None
 
 

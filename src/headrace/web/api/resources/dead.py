@@ -13,7 +13,7 @@ from headrace.core.dead_letters.records import BY_HAND, Status
 from headrace.core.events.history import HistoryEntry
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit, Note, decoded, filters_of
-from headrace.web.api.values import Boost, RateText
+from headrace.web.api.values import AtLeastOne, Boost, RateText, RequeueLimit
 from headrace.web.security.middleware import RequestContext
 
 table = Table("dead", "Dead letters: inspect failed jobs, requeue or resolve them.")
@@ -60,7 +60,7 @@ class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of a requeue; `args` and `kwargs` replace the job's arguments."""
 
     priority_boost: Boost | None = None
-    max_requeues: int | None = None
+    max_requeues: RequeueLimit | None = None
     note: Note | None = None
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
@@ -76,10 +76,10 @@ class RequeueMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     since: datetime | None = None
     until: datetime | None = None
     everything: bool = False
-    limit: int | None = None
+    limit: AtLeastOne | None = None
     rate: RateText | None = None
     priority_boost: Boost | None = None
-    max_requeues: int | None = None
+    max_requeues: RequeueLimit | None = None
     note: Note | None = None
     dry_run: bool = False
 

@@ -11,6 +11,7 @@ from headrace.app.retention.archive_records import ArchiveMonth, ArchivePartitio
 from headrace.app.retention.lifecycle_records import LifecyclePolicy, StaleJob, StateAges
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit, given_fields
+from headrace.web.api.values import Kept, PolicyTime, RetentionTime
 from headrace.web.security.middleware import RequestContext
 
 table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle terms.")
@@ -52,19 +53,19 @@ class PolicyChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     task: str | None = None
     queue: str | None = None
-    max_scheduled: float | str | UnsetType | None = UNSET
-    max_waiting: float | str | UnsetType | None = UNSET
-    max_pending: float | str | UnsetType | None = UNSET
-    max_retrying: float | str | UnsetType | None = UNSET
-    max_running: float | str | UnsetType | None = UNSET
-    max_age: float | str | UnsetType | None = UNSET
+    max_scheduled: PolicyTime | str | UnsetType | None = UNSET
+    max_waiting: PolicyTime | str | UnsetType | None = UNSET
+    max_pending: PolicyTime | str | UnsetType | None = UNSET
+    max_retrying: PolicyTime | str | UnsetType | None = UNSET
+    max_running: PolicyTime | str | UnsetType | None = UNSET
+    max_age: PolicyTime | str | UnsetType | None = UNSET
     on_stale: str | UnsetType = UNSET
-    keep_completed: float | str | UnsetType | None = UNSET
-    keep_failed: float | str | UnsetType | None = UNSET
-    keep_cancelled: float | str | UnsetType | None = UNSET
+    keep_completed: RetentionTime | str | UnsetType | None = UNSET
+    keep_failed: RetentionTime | str | UnsetType | None = UNSET
+    keep_cancelled: RetentionTime | str | UnsetType | None = UNSET
     archive: bool | str | UnsetType = UNSET
-    remove_on_complete: bool | int | str | UnsetType = UNSET
-    remove_on_fail: bool | int | str | UnsetType = UNSET
+    remove_on_complete: bool | Kept | str | UnsetType = UNSET
+    remove_on_fail: bool | Kept | str | UnsetType = UNSET
 
 
 @table.get("/lifecycle/stale")
