@@ -280,7 +280,7 @@ def test_stale_jobs_are_handled_and_jobs_are_archived(app: Headrace, tasks: dict
     expect_toast(page, "neither a number of seconds")
     page.get_by_label("Max pending").fill("0.001")
     press(page, "Set policy")
-    expect_toast(page, "apply from the next check")
+    expect_toast(page, "applies from the next check")
     expect(page.locator("#stale")).to_contain_text("refuse")
     press(page, "Handle stale jobs")
     expect(page.locator("#confirm")).to_contain_text("1 become dead letters")
@@ -288,7 +288,7 @@ def test_stale_jobs_are_handled_and_jobs_are_archived(app: Headrace, tasks: dict
     expect_toast(page, "1 job ended")
     assert job.refresh().state == "failed"
     press(page, "Remove")
-    expect_toast(page, "are removed")
+    expect_toast(page, "is removed")
 
     app.lifecycle.configure(queue="sums", keep_completed=0)
     press(page, "Archive now")
