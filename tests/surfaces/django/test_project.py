@@ -32,7 +32,7 @@ def test_a_sound_project_passes_its_checks(manage: Run) -> None:
         ({"concurency": 4}, None, "did you mean concurrency"),
         ({"url": "mysql://somewhere"}, None, "mysql"),
         ({"database": "elsewhere"}, None, "elsewhere"),
-        ({}, {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}, "no worker sees its jobs"),
+        ({}, {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}, "no worker sees them"),
     ],
 )
 def test_a_wrong_setting_is_told_by_the_checks(
@@ -41,6 +41,7 @@ def test_a_wrong_setting_is_told_by_the_checks(
     more = {"SHOP_DATABASE": json.dumps(of)} if of else {}
     done = manage("check", "--fail-level", "WARNING", code=1, SHOP_OPTIONS=json.dumps(options), **more)
     assert words in done.stderr
+    assert "headrace.W001" in done.stderr or "headrace.E001" in done.stderr
 
 
 @pytest.mark.usefixtures("project")

@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
+from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import import_string
 
 from headrace.app.app import Headrace
@@ -20,7 +21,6 @@ from headrace.contrib.django.store import SCHEMA, database_url, is_in_memory
 from headrace.contrib.django.task_api import (
     DEFAULT_ALIAS,
     BaseTaskBackend,
-    Task,
     TaskContext,
     TaskResultDoesNotExist,
     normalize_json,
@@ -65,9 +65,9 @@ class _Apps:
         """Register a task in the apps of this alias, now and later."""
         with self._lock:
             known = self._tasks.setdefault(alias, {})
-            if known.get(task.module_path) == task.func:
-                return
-            known[task.module_path] = task.func
+            if (same := known.get(task.module_path)) is not None and same.func is task.func:
+                return  # a copy, made by using()
+            known[task.module_path] = task
             for (of, _), app in self._apps.items():
                 if of == alias:
                     _register(app, alias, task)
@@ -76,8 +76,8 @@ class _Apps:
         with self._lock:
             if (alias, url) not in self._apps:
                 app = self._apps[alias, url] = Headrace(url, **settings)
-                for name in self._tasks.get(alias, {}):
-                    _register(app, alias, import_string(name))
+                for task in self._tasks.get(alias, {}).values():
+                    _register(app, alias, task)
             return self._apps[alias, url]
 
 
@@ -146,15 +146,13 @@ class HeadraceBackend(BaseTaskBackend):
     def check(self, **kwargs: Any) -> Iterator[checks.CheckMessage]:
         yield from super().check(**kwargs)
         try:
-            url = self.url()
-            self.app.settings  # noqa: B018 - raises ConfigError for a wrong one
-        except (ConfigError, ImproperlyConfigured, KeyError) as error:
+            app = self.app
+        except (ConfigError, ConnectionDoesNotExist, ImproperlyConfigured) as error:
             yield checks.Error(f"TASKS[{self.alias!r}]: {error}", id="headrace.E001")
             return
-        if self._url is None and is_in_memory(str(connections[self._database].settings_dict.get("NAME"))):
+        if app.settings.url == "memory://":
             yield checks.Warning(
-                f"TASKS[{self.alias!r}]: the database is in memory ({url}), so no worker sees its jobs",
-                id="headrace.W001",
+                f"TASKS[{self.alias!r}]: the jobs are in memory, so no worker sees them", id="headrace.W001"
             )
 
     def _transaction(self) -> Any:
@@ -179,7 +177,7 @@ def _runner(alias: str, task: Any) -> Callable[..., Any]:
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             await sync_to_async(close_old_connections)()
             try:
-                value = await task.func(*_context(alias, task, args, kwargs), *args, **kwargs)
+                value = await task.func(*_context(alias, task), *args, **kwargs)
             finally:
                 await sync_to_async(close_old_connections)()
             return normalize_json(value)
@@ -189,7 +187,7 @@ def _runner(alias: str, task: Any) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         close_old_connections()
         try:
-            value = task.func(*_context(alias, task, args, kwargs), *args, **kwargs)
+            value = task.func(*_context(alias, task), *args, **kwargs)
         finally:
             close_old_connections()
         return normalize_json(value)
@@ -197,7 +195,7 @@ def _runner(alias: str, task: Any) -> Callable[..., Any]:
     return _described(run, task)
 
 
-def _context(alias: str, task: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+def _context(alias: str, task: Any) -> tuple[Any, ...]:
     if not task.takes_context:
         return ()
     job = get_app(alias).jobs.get(current_job().id)
@@ -207,17 +205,14 @@ def _context(alias: str, task: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
 def _described(run: Callable[..., Any], task: Any) -> Callable[..., Any]:
     """The runner with the name, place and parameters of the task's function; Django does not convert arguments."""
     functools.update_wrapper(run, task.func)
-    del run.__wrapped__  # type: ignore[attr-defined]
+    vars(run).pop("__wrapped__")
     run.__annotations__ = {}
     parameters = list(inspect.signature(task.func).parameters.values())[1 if task.takes_context else 0 :]
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
-    run.__signature__ = inspect.Signature(bare)  # type: ignore[attr-defined]
+    vars(run)["__signature__"] = inspect.Signature(bare)
     return run
 
 
 def headrace_backends() -> list[HeadraceBackend]:
     """The backends of `TASKS` that are headrace's."""
     return [task_backends[alias] for alias in task_backends if isinstance(task_backends[alias], HeadraceBackend)]
-
-
-__all__ = ["HeadraceBackend", "Task", "get_app", "headrace_backends", "job_options"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError
 
@@ -12,7 +12,7 @@ class Command(BaseCommand):
     """Passes everything behind `headrace` on."""
 
     help = "Run a worker, look at jobs, open the dashboard: the command line of headrace."
-    requires_system_checks: list[str] = []  # noqa: RUF012 - as Django declares it
+    requires_system_checks: ClassVar[list[str]] = []
 
     def run_from_argv(self, argv: list[str]) -> None:
         sys.exit(_main(argv[2:]))
