@@ -235,9 +235,9 @@ class QueueNotEmpty(HeadraceError):
 class DeadLetterClosed(HeadraceError):
     """The dead letter is not pending; `status` is its status."""
 
-    def __init__(self, letter_id: str, status: str) -> None:
-        super().__init__(f"dead letter {letter_id} is {status} already; only a pending one can be changed")
-        self.letter_id = letter_id
+    def __init__(self, dead_letter_id: str, status: str) -> None:
+        super().__init__(f"dead letter {dead_letter_id} is {status} already; only a pending one can be changed")
+        self.dead_letter_id = dead_letter_id
         self.status = status
 
 

@@ -51,7 +51,7 @@ PROMISED = {
     "Lifecycle": "max_scheduled max_waiting max_pending max_retrying max_running max_age on_stale keep_completed "
     "keep_failed keep_cancelled archive",
     "LifecyclePolicy": "task queue max_pending on_stale keep_failed archive remove_on_complete remove_on_fail origin",
-    "PolicyLayers": "kind name declared ordered",
+    "PolicyLayers": "kind name declared override",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left",
@@ -67,7 +67,7 @@ PROMISED = {
     "DeadLetter": "id job_id task queue reason status entered_at fingerprint args kwargs error_type error_message "
     "error_traceback requeues notes resolved_at resolved_by is_pending",
     "DeadNote": "at text by",
-    "DeadPage": "letters cursor __len__ __iter__ __getitem__",
+    "DeadPage": "dead_letters cursor __len__ __iter__ __getitem__",
     "DeadGroup": "fingerprint task error_type message count first_seen last_seen",
     "DeadStats": "reason total pending requeued permanently_failed average_requeues oldest newest",
     "RequeueResult": "id job_id requeued status requeues message",
@@ -101,7 +101,7 @@ PROMISED = {
     "configure_logs": "",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "Alert": "id rule state severity summary labels figures since fired_at acknowledged_at acknowledged_by resolved_at "
-    "resolved_by note runbook told silenced no_data",
+    "resolved_by note runbook notified silenced no_data",
     "AlertChange": "at what alert by note",
     "AlertChannel": "name kind target severity enabled signed origin error failing_since failures waiting",
     "AlertReading": "labels holds figures summary",

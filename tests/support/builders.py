@@ -142,12 +142,19 @@ def retry(claimed: Claim | Lease, run_at: int, *, at: int = NOW, message: str = 
 
 def snooze(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
     return Outcome(
-        claimed.id, claimed.version, Trigger.SNOOZE, State.SCHEDULED, at, run_at=run_at, refund=1, reason="snoozed"
+        claimed.id,
+        claimed.version,
+        Trigger.SNOOZE,
+        State.SCHEDULED,
+        at,
+        run_at=run_at,
+        attempt_refund=1,
+        reason="snoozed",
     )
 
 
 def release(claimed: Claim | Lease, *, at: int = NOW) -> Outcome:
-    return Outcome(claimed.id, claimed.version, Trigger.RELEASE, State.PENDING, at, refund=1, reason="shutdown")
+    return Outcome(claimed.id, claimed.version, Trigger.RELEASE, State.PENDING, at, attempt_refund=1, reason="shutdown")
 
 
 def park(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
@@ -159,7 +166,7 @@ def park(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
         State.SCHEDULED,
         at,
         run_at=run_at,
-        refund=1,
+        attempt_refund=1,
         reason="unknown task",
     )
 

@@ -198,7 +198,7 @@ def looks(app: Headrace) -> dict[str, Callable[[], object]]:
         "alerts": lambda: (app.alerts.rules.list(), app.alerts.evaluate(), app.alerts.active()),
         "webhooks": app.webhooks.list,
         "metrics": app.metrics.snapshot,
-        "lifecycle": lambda: (app.lifecycle.all_terms(), app.lifecycle.detect_stale(), app.lifecycle.archive()),
+        "lifecycle": lambda: (app.lifecycle.policies(), app.lifecycle.detect_stale(), app.lifecycle.archive()),
         "ages": lambda: (app.lifecycle.ages(), app.lifecycle.stats()),
         "events": lambda: list(app.events(follow=False)),
         "check": lambda: app.admin.check(deep=True),

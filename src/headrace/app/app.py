@@ -325,11 +325,11 @@ class Headrace:
         self.services.attach(engine, clock, spool)
         self.submitter.attach(engine, clock, spool)
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset in a forked child: it must not use the threads, locks and workers of the parent."""
         self._workers = []
         if self.spool is not None:
-            self.spool.start_afresh()
+            self.spool.reset_after_fork()
         self._attach(self.engine, self.clock, self.spool)
 
     # -- closing

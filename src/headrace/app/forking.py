@@ -10,7 +10,7 @@ from weakref import WeakSet
 class Startable(Protocol):
     """An object with threads, locks or connections."""
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset in a forked child."""
         ...
 
@@ -25,7 +25,7 @@ def start_afresh_after_fork(app: Startable) -> None:
 
 def _start_all_afresh() -> None:
     for app in list(_known):
-        app.start_afresh()
+        app.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

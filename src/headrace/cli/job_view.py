@@ -128,7 +128,7 @@ def call_text(job: Job[Any]) -> str:
 
 def result_text(job: Job[Any]) -> str:
     """The result of a completed job, as its repr."""
-    stored = job.whole.result
+    stored = job.full_row.result
     if stored is None:
         return "None"
     try:

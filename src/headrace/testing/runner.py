@@ -217,7 +217,7 @@ class InlineAttempt:
 
     def _call(self) -> Any:
         if self.trace is not None:
-            self.trace.look_back()
+            self.trace.link_predecessors()
         args, kwargs = self.plan.arguments(self._inline_worker.with_results(self.claim))
         return self.plan.task.function(*args, **kwargs)
 

@@ -38,8 +38,8 @@ def pending(engine: Engine, job_id: str = "job") -> DeadLetterRow:
     return found
 
 
-def one(engine: Engine, letter_id: str) -> DeadLetterRow:
-    (found,) = engine.dead_letters.get([letter_id])
+def one(engine: Engine, dead_letter_id: str) -> DeadLetterRow:
+    (found,) = engine.dead_letters.get([dead_letter_id])
     return found
 
 

@@ -87,7 +87,7 @@ def test_a_child_that_is_there_and_has_not_started_goes_back_to_waiting(engine: 
     engine.insert_graph([new_job("a")], [Dependency("a", "old")], now=NOW)
     after, entry = row(engine, "old"), last_entry(engine, "old")
     assert (after.state, after.version, after.run_at) == (State.WAITING, before.version + 1, before.run_at)
-    assert (entry.event, entry.source, entry.target) == (Trigger.AMEND, state, State.WAITING)
+    assert (entry.event, entry.source, entry.target) == (Trigger.UPDATE, state, State.WAITING)
     assert "waits for a job that was added" in (entry.detail or "")
     settle(engine, succeed(claim_one(engine)))
     assert row(engine, "old").state is (State.PENDING if state is State.PENDING else State.SCHEDULED)

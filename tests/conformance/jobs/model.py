@@ -121,8 +121,8 @@ class Model:
         if job is None or job.version != outcome.version:
             return False
         job.go(outcome.state)
-        job.attempt -= outcome.refund
-        job.releases += outcome.refund
+        job.attempt -= outcome.attempt_refund
+        job.releases += outcome.attempt_refund
         if outcome.event in {Trigger.RETRY, Trigger.SNOOZE}:  # a run that came to an end: no crash loop
             job.crashes = 0
         if outcome.run_at is not None:
@@ -163,7 +163,7 @@ class Model:
             job.attempt = job.crashes = 0
             job.expires_at = None
 
-    def amend(self, job_id: str, changes: JobUpdate, now: int) -> bool:
+    def update(self, job_id: str, changes: JobUpdate, now: int) -> bool:
         job = self.jobs.get(job_id)
         if job is None or job.state not in NOT_STARTED:
             return False

@@ -73,7 +73,7 @@ ACTS: dict[Trigger, list[Act]] = {
     Trigger.EXPIRE: [at(EXPIRES)],
     Trigger.REVIVE: [move(Trigger.REVIVE)],
     Trigger.HURRY: [move(Trigger.HURRY)],
-    Trigger.AMEND: [
+    Trigger.UPDATE: [
         lambda engine, _: engine.queries.update("job", JobUpdate(priority=5), now=NOW),
         lambda engine, _: engine.queries.update("job", JobUpdate(run_at=LATER + 1), now=NOW),
         lambda engine, _: engine.queries.update("job", JobUpdate(run_at=NOW), now=NOW),

@@ -38,7 +38,7 @@ def test_a_long_life_is_told_oldest_first_with_rising_versions(engine: Engine) -
     settle(engine, fail(claim_one(engine, now=NOW + LEASE)))
     history = engine.queries.history("job")
     assert [entry.event for entry in history] == [
-        Trigger.AMEND,
+        Trigger.UPDATE,
         Trigger.RELEASE,
         Trigger.RETRY,
         Trigger.SNOOZE,

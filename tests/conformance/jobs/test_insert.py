@@ -138,17 +138,19 @@ def test_of_an_id_repeated_within_a_batch_the_first_is_stored(engine: Engine) ->
     assert engine.queries.count(EVERYTHING) == 2
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(engine: Engine, whole: bool) -> None:
+@pytest.mark.parametrize("all_or_nothing", [True, False])
+def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(
+    engine: Engine, all_or_nothing: bool
+) -> None:
     engine.insert([new_job("j250", payload='["old"]')], now=NOW)
     batch = [new_job(f"j{number}", tags=("t",)) for number in range(300)]
-    if whole:
+    if all_or_nothing:
         with pytest.raises(DuplicateJob, match="j250"):
-            engine.insert(batch, whole=True, now=NOW)
+            engine.insert(batch, all_or_nothing=True, now=NOW)
     else:
         assert engine.insert(batch, now=NOW) == [number != 250 for number in range(300)]
-    assert engine.queries.count(EVERYTHING) == (1 if whole else 300)
-    assert engine.queries.count(Filter(tag="t")) == (0 if whole else 299)
+    assert engine.queries.count(EVERYTHING) == (1 if all_or_nothing else 300)
+    assert engine.queries.count(Filter(tag="t")) == (0 if all_or_nothing else 299)
     assert row(engine, "j250").payload == '["old"]'
 
 
@@ -168,7 +170,7 @@ def test_a_finished_job_still_owns_its_id(engine: Engine) -> None:
 def test_whole_refuses_a_single_taken_id_by_name(engine: Engine) -> None:
     engine.insert([new_job("job", payload='["old"]')], now=NOW)
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert([new_job("job", payload='["new"]')], whole=True, now=NOW)
+        engine.insert([new_job("job", payload='["new"]')], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "job"
     assert row(engine).payload == '["old"]'
 
@@ -179,7 +181,7 @@ def test_whole_stores_nothing_at_all_when_one_id_is_taken(engine: Engine, positi
     batch = [new_job("a", tags=("t",)), new_job("b", queue="unheard of")]
     batch.insert(position, new_job("taken"))
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert(batch, whole=True, now=NOW)
+        engine.insert(batch, all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "taken"
     assert list(rows(engine)) == ["taken"]
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
@@ -187,21 +189,21 @@ def test_whole_stores_nothing_at_all_when_one_id_is_taken(engine: Engine, positi
 
 def test_whole_refuses_an_id_repeated_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert([new_job("a"), new_job("b"), new_job("b")], whole=True, now=NOW)
+        engine.insert([new_job("a"), new_job("b"), new_job("b")], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "b"
     assert engine.queries.count(EVERYTHING) == 0
 
 
 def test_whole_accepts_what_is_all_new(engine: Engine) -> None:
-    assert engine.insert([new_job("a")], whole=True, now=NOW) == [True]
-    assert engine.insert([new_job("b"), new_job("c")], whole=True, now=NOW) == [True, True]
+    assert engine.insert([new_job("a")], all_or_nothing=True, now=NOW) == [True]
+    assert engine.insert([new_job("b"), new_job("c")], all_or_nothing=True, now=NOW) == [True, True]
 
 
 def test_a_refused_insert_leaves_the_queue_usable(engine: Engine) -> None:
     engine.insert([new_job("a")], now=NOW)
     with pytest.raises(DuplicateJob):
-        engine.insert([new_job("b", queue="fresh"), new_job("a")], whole=True, now=NOW)
-    assert engine.insert([new_job("b", queue="fresh")], whole=True, now=NOW) == [True]
+        engine.insert([new_job("b", queue="fresh"), new_job("a")], all_or_nothing=True, now=NOW)
+    assert engine.insert([new_job("b", queue="fresh")], all_or_nothing=True, now=NOW) == [True]
     assert sorted(ids(claim(engine))) == ["a", "b"]
 
 

@@ -202,11 +202,11 @@ class StoreMachine(RuleBasedStateMachine):
         delay=st.none() | DELAYS,
         queue=st.none() | st.sampled_from(QUEUES),
     )
-    def amend(self, pick: int, priority: int | None, delay: int | None, queue: str | None) -> None:
+    def update(self, pick: int, priority: int | None, delay: int | None, queue: str | None) -> None:
         chosen = self._any_job(pick).id
         changes = JobUpdate(priority, None if delay is None else self.now + delay, queue)
-        amended = self.engines[0].queries.update(chosen, changes, now=self.now)
-        assert amended == self.model.amend(chosen, changes, self.now)
+        updated = self.engines[0].queries.update(chosen, changes, now=self.now)
+        assert updated == self.model.update(chosen, changes, self.now)
 
     @rule(queue=st.sampled_from(QUEUES), paused=st.booleans())
     def pause(self, queue: str, paused: bool) -> None:

@@ -55,9 +55,11 @@ ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?"
 
 
 def insert_unique(
-    engine: Engine, *candidates: UniqueInsert, whole: bool = False, now: int = NOW
+    engine: Engine, *candidates: UniqueInsert, all_or_nothing: bool = False, now: int = NOW
 ) -> list[tuple[str, str]]:
-    return [(result.kind, result.id) for result in engine.insert_unique(candidates, whole=whole, now=now)]
+    return [
+        (result.kind, result.id) for result in engine.insert_unique(candidates, all_or_nothing=all_or_nothing, now=now)
+    ]
 
 
 def found(engine: Engine, **which: Any) -> list[str]:
@@ -72,16 +74,18 @@ def queue_counts(engine: Engine) -> dict[tuple[str, State], int]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 100, 101, 600])
-@pytest.mark.parametrize("whole", [False, True])
-def test_jobs_with_keys_of_their_own_are_all_new(engine: Engine, size: int, whole: bool) -> None:
+@pytest.mark.parametrize("all_or_nothing", [False, True])
+def test_jobs_with_keys_of_their_own_are_all_new(engine: Engine, size: int, all_or_nothing: bool) -> None:
     batch = [candidate(f"j{number}", key=f"k{number}") for number in range(size)]
-    assert insert_unique(engine, *batch, whole=whole) == [("new", f"j{number}") for number in range(size)]
+    assert insert_unique(engine, *batch, all_or_nothing=all_or_nothing) == [
+        ("new", f"j{number}") for number in range(size)
+    ]
     assert {job_id: job.unique_key for job_id, job in rows(engine).items()} == {f"j{n}": f"k{n}" for n in range(size)}
 
 
 def test_to_admit_nothing_is_no_error(engine: Engine) -> None:
     assert engine.insert_unique([], now=NOW) == []
-    assert engine.insert_unique([], whole=True, now=NOW) == []
+    assert engine.insert_unique([], all_or_nothing=True, now=NOW) == []
 
 
 @pytest.mark.parametrize("rule", [None, UniqueRule(ANYWHERE)], ids=["no rule", "rule"])
@@ -114,7 +118,7 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule
 
 def test_jobs_without_a_key_are_never_duplicates(engine: Engine) -> None:
     assert insert_unique(
-        engine, candidate("a", "refuse", key=None), candidate("b", "refuse", key=None), whole=True
+        engine, candidate("a", "refuse", key=None), candidate("b", "refuse", key=None), all_or_nothing=True
     ) == [
         ("new", "a"),
         ("new", "b"),
@@ -157,7 +161,7 @@ def test_a_job_without_a_rule_is_stored_whatever_has_its_key(engine: Engine) -> 
     assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("new", "b")]
     assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("taken", "b")]
     with pytest.raises(DuplicateJob, match="b"):
-        engine.insert_unique([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], whole=True, now=NOW)
+        engine.insert_unique([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], all_or_nothing=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -175,8 +179,8 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
     bring(engine, state, "there", unique_key="key", payload='["old"]')
     before, filed = row(engine, "there"), engine.queries.history("there")
     new = candidate("new", act, where=(UniqueCondition((state,)),), queue="elsewhere", payload='["new"]')
-    amends = act in ("replace", "reschedule")
-    kind = "existing" if amends and state not in NOT_STARTED else KINDS[act]
+    updates = act in ("replace", "reschedule")
+    kind = "existing" if updates and state not in NOT_STARTED else KINDS[act]
     assert insert_unique(engine, new, now=NOW + SECOND) == [(kind, "there")]
     assert list(rows(engine)) == ["there"], "the new one is not stored"
     if kind in ("existing", "refused"):
@@ -189,7 +193,7 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
         assert after.queue == ("elsewhere" if act == "replace" else "default")
         assert (after.version, after.run_at) == (before.version + 1, NOW)
         entry = engine.queries.history("there")[-1]
-        assert (entry.event, entry.at, entry.source, entry.target) == (Trigger.AMEND, NOW + SECOND, state, after.state)
+        assert (entry.event, entry.at, entry.source, entry.target) == (Trigger.UPDATE, NOW + SECOND, state, after.state)
         assert len(engine.queries.history("there")) == len(filed) + 1
 
 
@@ -199,13 +203,13 @@ def test_a_job_in_a_state_that_is_not_named_is_no_conflict(engine: Engine, act: 
     bring(engine, state, "there", unique_key="key")
     before = row(engine, "there")
     others = UniqueCondition(tuple(sorted(set(State) - {state})))
-    assert insert_unique(engine, candidate("new", act, where=(others,)), whole=True) == [("new", "new")]
+    assert insert_unique(engine, candidate("new", act, where=(others,)), all_or_nothing=True) == [("new", "new")]
     assert row(engine, "there") == before
 
 
 def test_a_rule_without_conditions_never_applies(engine: Engine) -> None:
     insert_unique(engine, candidate("a"))
-    assert insert_unique(engine, candidate("b", "refuse", where=()), whole=True) == [("new", "b")]
+    assert insert_unique(engine, candidate("b", "refuse", where=()), all_or_nothing=True) == [("new", "b")]
 
 
 def test_a_key_is_one_for_all_queues_and_tasks(engine: Engine) -> None:
@@ -360,7 +364,7 @@ def test_a_taken_id_is_told_before_anything_else(engine: Engine, act: Act, key: 
     before = rows(engine)
     assert insert_unique(engine, candidate("a", act, key=key, payload='["new"]')) == [("taken", "a")]
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique([candidate("c", key="c"), candidate("a", act, key=key)], whole=True, now=NOW)
+        engine.insert_unique([candidate("c", key="c"), candidate("a", act, key=key)], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == before
 
@@ -492,7 +496,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
     ]
     batch.insert(place, candidate("d", "refuse"))
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique(batch, whole=True, now=NOW)
+        engine.insert_unique(batch, all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "there"
     assert rows(engine) == before
     assert engine.queries.history("mine") == []
@@ -503,7 +507,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
 
 def test_whole_refuses_a_duplicate_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique([candidate("a", "refuse"), candidate("b", "refuse")], whole=True, now=NOW)
+        engine.insert_unique([candidate("a", "refuse"), candidate("b", "refuse")], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == {}
 
@@ -516,7 +520,7 @@ def test_whole_does_not_mind_what_is_kept_or_amended(engine: Engine) -> None:
         candidate("z", "reschedule", key="c", run_at=LATER),
         candidate("new", "refuse", key="new"),
     ]
-    assert insert_unique(engine, *batch, whole=True) == [
+    assert insert_unique(engine, *batch, all_or_nothing=True) == [
         ("existing", "a"),
         ("replaced", "b"),
         ("rescheduled", "c"),
@@ -700,15 +704,15 @@ def test_what_may_be_claimed_wakes_the_workers(store: StoreUnderTest, act: str, 
 
 
 @every_act
-@pytest.mark.parametrize("whole", [False, True])
-def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act: Act, whole: bool) -> None:
+@pytest.mark.parametrize("all_or_nothing", [False, True])
+def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act: Act, all_or_nothing: bool) -> None:
     engine, producer = store.open(), store.open()
     insert_unique(producer, candidate("a", run_at=LATER))
     before = rows(engine)
     engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-            producer.insert_unique([new], whole=whole, now=NOW)
+            producer.insert_unique([new], all_or_nothing=all_or_nothing, now=NOW)
     assert rows(engine) == before
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
     engine.transfer.set_status(StoreStatus("arriving", "redis://elsewhere/0", NOW))
@@ -761,7 +765,7 @@ def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: Store
         for turn in range(12):
             keys = order.sample(range(10), 10)
             batch = [candidate(f"{number}-{turn}-{key}", key=f"{turn}-{key}", run_at=LATER) for key in keys]
-            results += insert_unique(engines[number], *batch, whole=bool(turn % 2))
+            results += insert_unique(engines[number], *batch, all_or_nothing=bool(turn % 2))
         return results
 
     results = [result for some in together(4, submit) for result in some]

@@ -1,4 +1,4 @@
-"""amend: changes to a job that has not started, and to no other."""
+"""update: changes to a job that has not started, and to no other."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_new_time_leads_to_the_state_that_fits_it(engine: Engine, state: State
     after = row(engine)
     assert (after.state, after.run_at, after.rank) == (target, run_at, run_at)
     entry = engine.queries.history("job")[-1]
-    assert (entry.event, entry.source, entry.target) == (Trigger.AMEND, state, target)
+    assert (entry.event, entry.source, entry.target) == (Trigger.UPDATE, state, target)
 
 
 @pytest.mark.parametrize("state", sorted(NOT_STARTED))
@@ -117,7 +117,7 @@ def test_who_changed_what_is_on_record(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     engine.queries.update("job", JobUpdate(priority=3, queue="mail"), by="ann", now=NOW + SECOND)
     (entry,) = engine.queries.history("job")
-    assert (entry.event, entry.at) == (Trigger.AMEND, NOW + SECOND)
+    assert (entry.event, entry.at) == (Trigger.UPDATE, NOW + SECOND)
     for word in ("priority=3", "queue=mail", "ann"):
         assert word in (entry.detail or "")
 

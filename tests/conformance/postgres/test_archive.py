@@ -71,9 +71,9 @@ def test_what_has_no_partition_lands_all_the_same_and_the_doctor_tells(
     assert [row.finished_at for row in engine.archive.get(["job"])] == [now + 1]
     assert len(caplog.records) == 1  # once, not with every sweep
     [told] = engine.archive.partitions()
-    assert (told.name, told.since, told.until, told.jobs) == ("rest", None, None, 1)
+    assert (told.name, told.since, told.until, told.jobs) == ("default", None, None, 1)
     [finding] = about_the_archive(engine)
-    assert "1 archived jobs are in headrace_archive_rest" in finding
+    assert "1 archived jobs are in headrace_archive_default" in finding
     engine.archive.drop(now + WEEK)
     db.execute(f"DROP VIEW {table(engine, now)}")
     assert len(engine.archive.prepare(now, "weekly")) == 3
@@ -98,14 +98,14 @@ def test_jobs_leave_the_rest_when_their_partition_can_be_made(
     assert engine.archive.prepare(now, "weekly") == [partition_of(earlier, "weekly")]
     assert {part.name: part.jobs for part in engine.archive.partitions() if part.jobs} == {
         partition_of(earlier, "weekly"): 2,
-        "rest": 1,
+        "default": 1,
     }
     db.execute(f"DROP VIEW {table(engine, now)}")
     engine.archive.prepare(now, "weekly")
-    assert "rest" not in {part.name for part in engine.archive.partitions()}
+    assert "default" not in {part.name for part in engine.archive.partitions()}
     assert engine.facts()["partitions_missing"] == 0
     indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND tablename = %s"
-    names = [table(engine, now).rpartition(".")[2], "headrace_archive_rest"]
+    names = [table(engine, now).rpartition(".")[2], "headrace_archive_default"]
     assert len({db.execute(indexes, [engine.address.schema, name]).fetchall()[0] for name in names}) == 1
 
 

@@ -71,7 +71,7 @@ def live(engine: PostgresEngine) -> None:
     """What a worker and its operators do."""
     engine.register_worker(worker_row()).close()
     engine.insert([new_job(f"j{number}", tags=("a",)) for number in range(20)], now=NOW)
-    engine.insert([new_job("later", run_at=NOW + 10)], whole=True, now=NOW)
+    engine.insert([new_job("later", run_at=NOW + 10)], all_or_nothing=True, now=NOW)
     for _ in range(3):
         claims = claim(engine, 4)
         engine.renew(worker_row(), [lease_of(each) for each in claims], LEASE, now=NOW)

@@ -450,10 +450,15 @@ def insert_in_a_thread(act: Callable[[], list[bool]]) -> tuple[threading.Thread,
     return thread, answers
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("all_or_nothing", [False, True])
 @pytest.mark.parametrize("known", [False, True])
 def test_an_insert_whose_answer_is_lost_recognizes_its_own_jobs(
-    store: StoreUnderTest, open_engine: Open, proxy: Proxy, other: psycopg.Connection[Any], whole: bool, known: bool
+    store: StoreUnderTest,
+    open_engine: Open,
+    proxy: Proxy,
+    other: psycopg.Connection[Any],
+    all_or_nothing: bool,
+    known: bool,
 ) -> None:
     """The commit happens, the news of it never arrives."""
     engine = open_engine(proxy.through(store.address))
@@ -461,7 +466,7 @@ def test_an_insert_whose_answer_is_lost_recognizes_its_own_jobs(
     jobs = [new_job("a"), new_job("b", payload="[2]")]
     with psycopg.connect(servers._without(store.address, "schema")) as holder:
         holder.execute(f"LOCK TABLE {engine.address.schema}.headrace_jobs IN SHARE MODE")
-        thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, whole=whole, now=NOW))
+        thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, all_or_nothing=all_or_nothing, now=NOW))
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
         table = [f"{engine.address.schema}.headrace_jobs"]
         eventually(lambda: other.execute(waits, table).fetchone(), "the insert waits for the lock")
@@ -491,7 +496,7 @@ def test_an_insert_that_is_repeated_does_not_take_anothers_job_for_its_own(
     assert engine.insert([new_job("taken"), new_job("new")], now=NOW) == [False, True]
     lost.append(True)
     with pytest.raises(DuplicateJob):
-        engine.insert([new_job("newer"), new_job("taken")], whole=True, now=NOW)
+        engine.insert([new_job("newer"), new_job("taken")], all_or_nothing=True, now=NOW)
     assert sorted(states(engine)) == ["first", "new", "taken"]
 
 
@@ -703,13 +708,13 @@ def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: St
     assert str(urlsplit(store.address).password) not in str(facts)
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("all_or_nothing", [False, True])
 def test_an_insert_that_the_server_is_still_at_when_it_is_sent_again_recognizes_its_own_jobs(
     store: StoreUnderTest,
     open_engine: Open,
     proxy: Proxy,
     other: psycopg.Connection[Any],
-    whole: bool,
+    all_or_nothing: bool,
 ) -> None:
     engine = open_engine(proxy.through(store.address))
     engine.insert([new_job("first")], now=NOW)
@@ -718,7 +723,7 @@ def test_an_insert_that_the_server_is_still_at_when_it_is_sent_again_recognizes_
     waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
     with psycopg.connect(servers._without(store.address, "schema")) as holder:
         holder.execute(f"LOCK TABLE {table} IN SHARE MODE")
-        thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, whole=whole, now=NOW))
+        thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, all_or_nothing=all_or_nothing, now=NOW))
         eventually(lambda: other.execute(waits, [table]).fetchone() == (1,), "the insert waits for the lock")
         proxy.cut()
         eventually(lambda: other.execute(waits, [table]).fetchone() == (2,), "and so does its repetition")

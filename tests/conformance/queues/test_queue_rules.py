@@ -191,14 +191,14 @@ def test_exactly_full_is_allowed_and_one_more_is_not(engine: Engine, length: int
     assert engine.queries.count(EVERYTHING) == length
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("all_or_nothing", [False, True])
 @pytest.mark.parametrize("size", [3, 150])
-def test_a_batch_with_too_many_is_refused_as_a_whole(engine: Engine, size: int, whole: bool) -> None:
+def test_a_batch_with_too_many_is_refused_as_a_whole(engine: Engine, size: int, all_or_nothing: bool) -> None:
     at_most(engine, size)
     engine.insert([new_job("there")], now=NOW)
     batch = [new_job(f"j{number}", tags=("t",)) for number in range(size)]
     with pytest.raises(QueueFull):
-        engine.insert(batch, whole=whole, now=NOW)
+        engine.insert(batch, all_or_nothing=all_or_nothing, now=NOW)
     assert list(rows(engine)) == ["there"]
     assert engine.queries.count(Filter(tag="t")) == 0
     assert is_stored(engine, batch[1:])
@@ -240,7 +240,7 @@ def test_a_repeated_insert_of_what_filled_the_queue_is_told_so(engine: Engine) -
     assert engine.insert(some(2), now=NOW) == [False, False]
     assert engine.insert([new_job("j0")], now=NOW) == [False]
     with pytest.raises(DuplicateJob):
-        engine.insert([new_job("j1")], whole=True, now=NOW)
+        engine.insert([new_job("j1")], all_or_nothing=True, now=NOW)
 
 
 def test_taken_ids_need_no_room(engine: Engine) -> None:
@@ -332,14 +332,14 @@ def full_of_one(engine: Engine) -> None:
     engine.insert_unique([candidate("there", run_at=LATER)], now=NOW)
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("all_or_nothing", [False, True])
 @pytest.mark.parametrize(
     "more", [{"key": "other"}, {"key": None}, {"where": ()}], ids=["other key", "no key", "no condition"]
 )
-def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, object], whole: bool) -> None:
+def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, object], all_or_nothing: bool) -> None:
     full_of_one(engine)
     with pytest.raises(QueueFull):
-        engine.insert_unique([candidate("new", **more)], whole=whole, now=NOW)  # type: ignore[arg-type]
+        engine.insert_unique([candidate("new", **more)], all_or_nothing=all_or_nothing, now=NOW)  # type: ignore[arg-type]
     assert list(rows(engine)) == ["there"]
 
 

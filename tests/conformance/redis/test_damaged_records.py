@@ -153,11 +153,11 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
         inside.client.lset(inside.key(f"{kind}:{number}"), 0, entry[: len(entry) // 2])
     assert [line.message for line in engine.queries.logs("job")][-1] == "second"
     assert len(engine.queries.history("job")) == 1
-    [letter_id] = inside.client.hkeys(inside.key("dead_letters"))
-    packed = inside.client.hget(inside.key("dead_letters"), letter_id)
-    inside.client.hset(inside.key("dead_letters"), letter_id, packed[: len(packed) // 2])
+    [dead_letter_id] = inside.client.hkeys(inside.key("dead_letters"))
+    packed = inside.client.hget(inside.key("dead_letters"), dead_letter_id)
+    inside.client.hset(inside.key("dead_letters"), dead_letter_id, packed[: len(packed) // 2])
     [dead_letter] = engine.dead_letters.latest(["job"])
-    assert (dead_letter.id, dead_letter.job_id, dead_letter.status) == (letter_id.decode(), "job", "pending")
+    assert (dead_letter.id, dead_letter.job_id, dead_letter.status) == (dead_letter_id.decode(), "job", "pending")
     assert engine.dead_letters.resolve([dead_letter.id], "manually_resolved") == [dead_letter.id]
     assert engine.dead_letters.latest(["job"])[0].status == "manually_resolved"
     assert engine.dead_letters.remove([dead_letter.id]) == [dead_letter.id]

@@ -96,14 +96,14 @@ def lost_answers(monkeypatch: pytest.MonkeyPatch, times: int) -> Iterator[list[s
         yield told
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("all_or_nothing", [False, True])
 @pytest.mark.parametrize("size", [1, 20])
 def test_an_insert_whose_answer_was_lost_knows_its_own_jobs_again(
-    engine: RedisEngine, monkeypatch: pytest.MonkeyPatch, size: int, whole: bool
+    engine: RedisEngine, monkeypatch: pytest.MonkeyPatch, size: int, all_or_nothing: bool
 ) -> None:
     engine.prepare()
     with lost_answers(monkeypatch, 1) as told:
-        fresh = engine.insert([new_job(f"j{number}") for number in range(size)], whole=whole, now=NOW)
+        fresh = engine.insert([new_job(f"j{number}") for number in range(size)], all_or_nothing=all_or_nothing, now=NOW)
     assert len(told) == 1
     assert fresh == [True] * size
     assert engine.queries.count(EVERYTHING) == size
@@ -117,7 +117,7 @@ def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_aga
     forget_idle = engine.connections._close_idle
     monkeypatch.setattr(engine.connections, "_close_idle", lambda: (forget_idle(), server.client.script_flush()))
     with lost_answers(monkeypatch, 1):
-        assert engine.insert([new_job("job")], whole=True, now=NOW) == [True]
+        assert engine.insert([new_job("job")], all_or_nothing=True, now=NOW) == [True]
     assert sorted(rows(engine)) == ["before", "job"]
 
 
@@ -136,7 +136,7 @@ def test_a_repeated_insert_that_was_refused_is_refused_again(
 ) -> None:
     engine.insert([new_job("b")], now=NOW)
     with lost_answers(monkeypatch, 1), pytest.raises(DuplicateJob, match="'b'"):
-        engine.insert([new_job("a"), new_job("b")], whole=True, now=NOW)
+        engine.insert([new_job("a"), new_job("b")], all_or_nothing=True, now=NOW)
     assert list(rows(engine)) == ["b"]
 
 

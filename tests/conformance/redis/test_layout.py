@@ -142,7 +142,7 @@ def check_sets(engine: RedisEngine, inside: Inside) -> None:
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize(
-    "event", [None, Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE, "amend", "time"]
+    "event", [None, Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE, "update", "time"]
 )
 def test_every_index_is_right_after_every_move(
     redis_engine: RedisEngine, inside: Inside, state: State, event: Trigger | str | None
@@ -152,7 +152,7 @@ def test_every_index_is_right_after_every_move(
         bring(engine, state, f"j{number}", tags=("t", f"t{number}"), expires_at=NOW + 2 * HOUR, priority=number)
     if isinstance(event, Trigger):
         engine.queries.move(Filter(ids=("j0", "j1")), event, 9, now=NOW + 1)
-    elif event == "amend":
+    elif event == "update":
         engine.queries.update("j0", JobUpdate(priority=-5, queue="other"), now=NOW)
         engine.queries.update("j1", JobUpdate(run_at=NOW + HOUR), now=NOW)
     elif event == "time":
@@ -329,7 +329,7 @@ def test_the_oldest_pending_job_is_found_among_all_priorities(redis_engine: Redi
 @pytest.mark.slow
 def test_ten_thousand_jobs_are_one_commit(redis_engine: RedisEngine, inside: Inside) -> None:
     jobs = [new_job(f"j{number}", queue=f"q{number % 3}", tags=("t",)) for number in range(10_000)]
-    assert redis_engine.insert(jobs, whole=True, now=NOW) == [True] * 10_000
+    assert redis_engine.insert(jobs, all_or_nothing=True, now=NOW) == [True] * 10_000
     claims = redis_engine.exchange([], want(10_000), now=NOW).claims
     assert len(claims) == 10_000
     assert redis_engine.renew(worker_row(), [lease_of(c) for c in claims], LEASE, now=NOW).lost == frozenset()

@@ -292,13 +292,13 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     engine.queries.set_queue_rules("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
         results = engine.insert_unique(
-            [candidate("a", "refuse"), candidate("b", "refuse", key="b")], whole=True, now=NOW
+            [candidate("a", "refuse"), candidate("b", "refuse", key="b")], all_or_nothing=True, now=NOW
         )
     assert [result.kind for result in results] == ["new", "new"]
     with lost_answer(monkeypatch), pytest.raises(DuplicateJob, match="'a'"):
-        engine.insert_unique([candidate("c", "refuse")], whole=True, now=NOW)
+        engine.insert_unique([candidate("c", "refuse")], all_or_nothing=True, now=NOW)
     with lost_answer(monkeypatch), pytest.raises(QueueFull, match="at most 2 waiting jobs and has 2; 1 more"):
-        engine.insert_unique([candidate("c", key="c")], whole=True, now=NOW)
+        engine.insert_unique([candidate("c", key="c")], all_or_nothing=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -330,7 +330,7 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
 
     with lost_answer(monkeypatch):
         monkeypatch.setattr(engine.connections, "_close_idle", replace_meanwhile)
-        (result,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
+        (result,) = engine.insert_unique([candidate("a")], all_or_nothing=True, now=NOW)
     assert (result.kind, result.id) == ("new", "a")
     assert row(engine, "a").payload == "[2]"
 

@@ -488,10 +488,10 @@ def test_of_each_schedule_the_newest_thousand_occurrences_are_kept(engine: Engin
 
 
 def test_times_is_a_topic_of_its_own(engine: Engine) -> None:
-    bells = {topic: engine.listen(topic) for topic in ("work", "done", "orders", "times")}
-    engine.ring("times")
-    assert bells["times"].wait(PATIENCE)
-    assert [bells[topic].wait(0) for topic in ("work", "done", "orders", "times")] == [False] * 4
+    bells = {topic: engine.listen(topic) for topic in ("work", "done", "commands", "schedules")}
+    engine.ring("schedules")
+    assert bells["schedules"].wait(PATIENCE)
+    assert [bells[topic].wait(0) for topic in ("work", "done", "commands", "schedules")] == [False] * 4
     for bell in bells.values():
         bell.close()
 
@@ -508,7 +508,7 @@ CHANGES: dict[str, Callable[[Engine], object]] = {
 def test_a_change_wakes_the_schedulers(store: StoreUnderTest, change: Callable[[Engine], object]) -> None:
     listening, acting = store.open(), store.open()
     put_all(acting, schedule())
-    bell = listening.listen("times")
+    bell = listening.listen("schedules")
     bell.wait(0)
     assert change(acting)
     assert bell.wait(PATIENCE)

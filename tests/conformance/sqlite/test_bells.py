@@ -62,7 +62,7 @@ RINGS: dict[str, tuple[Act, set[str]]] = {
     "cancel": (lambda engine: engine.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW), {"done", "orders", "work"}),
     "hurry": (lambda engine: engine.queries.move(EVERYTHING, Trigger.HURRY, 9, now=NOW), {"work"}),
     "delete": (lambda engine: engine.queries.move(EVERYTHING, Trigger.DELETE, 9, now=NOW), {"done"}),
-    "amend": (lambda engine: engine.queries.update("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),
+    "update": (lambda engine: engine.queries.update("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),
     "pause": (lambda engine: engine.queries.pause_queue("default", False), {"work"}),
     "command": (lambda engine: engine.queries.command_worker("w1", "stop"), {"orders"}),
     "renew": (lambda engine: engine.renew(worker_row(), [], LEASE, now=NOW), set()),

@@ -70,7 +70,7 @@ def test_the_folder_and_what_is_in_it_are_for_one_user(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in engine.store.folder.iterdir()}
-    assert modes == {"turnstile": 0o600, f"{worker_row().id}.alive": 0o600}
+    assert modes == {"writer_lock": 0o600, f"{worker_row().id}.alive": 0o600}
     assert stat.S_IMODE(engine.store.folder.stat().st_mode) == 0o700
     held.close()
     engine.close()
@@ -80,7 +80,7 @@ def test_the_folder_and_what_is_in_it_are_for_one_user(tmp_path: Path) -> None:
 def test_a_link_in_the_place_of_the_turnstile_is_refused_and_what_it_leads_to_untouched(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     (tmp_path / "q.db.d").mkdir()
-    (tmp_path / "q.db.d" / "turnstile").symlink_to(victim)
+    (tmp_path / "q.db.d" / "writer_lock").symlink_to(victim)
     with pytest.raises(EngineUnavailable, match="a link is in the place"):
         SqliteEngine(tmp_path / "q.db").insert([new_job("job")], now=NOW)
     assert not victim.exists()

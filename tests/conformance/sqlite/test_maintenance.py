@@ -63,7 +63,7 @@ def test_a_checkpoint_waits_for_no_reader(engine: SqliteEngine) -> None:
 def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     store: StoreUnderTest, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Left to a commit, it would be done behind the turnstile."""
+    """Left to a commit, it would be done behind the writer_lock."""
     monkeypatch.setattr(sweeper_module, "EASED_AFTER", 300)
     fill(engine, 500)
     engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)

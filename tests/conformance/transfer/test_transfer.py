@@ -166,15 +166,15 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("whole", [False, True])
-def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: int, whole: bool) -> None:
+@pytest.mark.parametrize("all_or_nothing", [False, True])
+def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: int, all_or_nothing: bool) -> None:
     engine, producer = store.open(), store.open()
     producer.insert([new_job("before")], now=NOW)
     engine.transfer.set_status(MOVED)
     for queue in ("default", "a queue that nobody knows"):
         jobs = [new_job(f"j{number}", queue=queue, tags=("t",)) for number in range(size)]
         with pytest.raises(StoreMoved, match="redis://elsewhere/0") as refused:
-            producer.insert(jobs, whole=whole, now=NOW)
+            producer.insert(jobs, all_or_nothing=all_or_nothing, now=NOW)
         assert refused.value.other == "redis://elsewhere/0"
     assert states(engine) == {"before": State.PENDING}
 
@@ -241,7 +241,7 @@ def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: Stor
     assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
     assert engine.insert([new_job("a")], now=NOW) == [False]
     with pytest.raises(DuplicateJob):
-        engine.insert([new_job("c"), new_job("a")], whole=True, now=NOW)
+        engine.insert([new_job("c"), new_job("a")], all_or_nothing=True, now=NOW)
 
 
 def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest) -> None:

@@ -131,7 +131,7 @@ def test_of_two_concurrent_evaluations_one_notifies(app: Headrace) -> None:
     )
     assert evaluation.finish() == []
     assert deeds(app) == ["raised"]
-    assert [alert.told for alert in app.alerts.active()] == [1]
+    assert [alert.notified for alert in app.alerts.active()] == [1]
 
 
 def test_of_many_concurrent_evaluations_one_notifies_of_each_alert(app: Headrace) -> None:
@@ -153,7 +153,7 @@ def test_of_many_concurrent_evaluations_one_notifies_of_each_alert(app: Headrace
             done.result(PATIENCE)
     assert len(posts(app)) == 8
     assert deeds(app) == ["raised"] * 8
-    assert {alert.told for alert in app.alerts.active()} == {1}
+    assert {alert.notified for alert in app.alerts.active()} == {1}
 
 
 def test_a_worker_skips_a_round_that_another_worker_does(app: Headrace, clock: VirtualClock) -> None:
@@ -271,11 +271,11 @@ def test_a_silence_holds_for_what_it_names_and_until_it_ends(app: Headrace, cloc
     silence = app.alerts.silence("deep", labels={"queue": "mail"}, for_=600, by="kim", note="migration")
     assert app.alerts.silences() == [silence]
     app.alerts.evaluate()
-    found = {alert.labels["queue"]: (alert.silenced, alert.told) for alert in app.alerts.active()}
+    found = {alert.labels["queue"]: (alert.silenced, alert.notified) for alert in app.alerts.active()}
     assert found == {"mail": (True, 0), "other": (False, 1)}
     clock.advance(600)
     app.alerts.evaluate()
-    assert {alert.labels["queue"]: alert.told for alert in app.alerts.active()} == {"mail": 1, "other": 2}
+    assert {alert.labels["queue"]: alert.notified for alert in app.alerts.active()} == {"mail": 1, "other": 2}
     assert app.alerts.silences() == []
     assert app.alerts.unsilence(app.alerts.silence(for_=timedelta(hours=1)).id)
     assert not app.alerts.unsilence("nobody")
@@ -299,9 +299,9 @@ def test_one_can_be_ended_by_hand_and_comes_back_quietly(app: Headrace, clock: V
         app.alerts.resolve("deep")
     clock.advance(1)
     [back] = app.alerts.evaluate()
-    assert (back.state, back.told) == ("firing", 0)
+    assert (back.state, back.notified) == ("firing", 0)
     clock.advance(60)
-    assert [alert.told for alert in app.alerts.evaluate()] == [1]
+    assert [alert.notified for alert in app.alerts.evaluate()] == [1]
 
 
 def test_what_no_rule_can_see_is_raised_by_hand(app: Headrace, clock: VirtualClock) -> None:
@@ -325,7 +325,7 @@ def test_one_that_is_raised_by_hand_is_remembered_for_its_cooldown(app: Headrace
     def notified() -> int:
         raised = app.alerts.trigger("deploy", "it failed", cooldown=86_400)
         app.alerts.resolve(raised.id)
-        return raised.told
+        return raised.notified
 
     assert notified() == 1
     for _ in range(3):

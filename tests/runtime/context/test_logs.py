@@ -195,7 +195,7 @@ def test_json_lines_name_their_event(app: Headrace, stream: StringIO) -> None:
     found = events(stream)
     jobs = [event for event in found if event.startswith("job.")]
     assert sorted(jobs) == ["job.attempt_failed", "job.claimed", "job.claimed", "job.completed"]
-    assert {"worker.started", "worker.paused", "worker.turn", "worker.stopped"} <= set(found)
+    assert {"worker.started", "worker.paused", "worker.exchange", "worker.stopped"} <= set(found)
     failed = next(line for line in lines(stream) if line.get("event") == "job.attempt_failed")
     assert (failed["task"], failed["queue"], failed["worker"], failed["level"]) == (
         flaky.name,

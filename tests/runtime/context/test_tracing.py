@@ -84,8 +84,8 @@ class Stumbling:
         self._stumble("begin")
         return self
 
-    def look_back(self) -> None:
-        self._stumble("look_back")
+    def link_predecessors(self) -> None:
+        self._stumble("link_predecessors")
 
     def handed_on(self, claim: Claim) -> Claim:
         return claim
@@ -103,7 +103,7 @@ class Stumbling:
 
 
 @pytest.mark.engines("sqlite")
-@pytest.mark.parametrize("at", ["begin", "look_back", "end"])
+@pytest.mark.parametrize("at", ["begin", "link_predecessors", "end"])
 def test_a_failing_tracer_fails_no_job(
     app: Headrace, task: Callable[..., Any], at: str, caplog: pytest.LogCaptureFixture
 ) -> None:

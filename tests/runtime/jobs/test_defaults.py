@@ -107,9 +107,9 @@ def test_a_lifecycle_in_code_counts_at_once() -> None:
         job = strict.enqueue()
         clock.advance(61)
         assert [one.id for one in app.lifecycle.detect_stale()] == [job.id]
-        assert app.lifecycle.terms(task="strict").max_pending == 60
+        assert app.lifecycle.policy(task="strict").max_pending == 60
         assert "stale" in job.why()
-        assert [one.name for one in app.lifecycle.all_terms()] == ["strict"]
+        assert [one.name for one in app.lifecycle.policies()] == ["strict"]
         brief = app.task(name="brief", lifecycle=Lifecycle(keep_completed=1))(lambda: None)
         brief.enqueue()
         drain(app)
@@ -147,7 +147,7 @@ def test_a_supervised_worker_that_stands_still_ends_its_process() -> None:
 
 def test_a_loop_counts_as_stalled_one_lease_after_that_was_logged(app: Headrace) -> None:
     with app.worker(lease=5) as worker:
-        sign = worker._worker_state.sign
+        sign = worker._worker_state.loop_liveness
         assert not worker.is_stalled
         sign.expect_within = lambda seconds: None  # type: ignore[method-assign]  # its loop stands still from now on
         sign._due -= 8

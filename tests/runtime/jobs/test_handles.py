@@ -114,7 +114,7 @@ def test_a_job_that_has_not_started_can_be_changed(still: Headrace, add: Any, cl
     assert (job.state, job.run_at, job.queue, job.priority) == ("scheduled", later, "night", 50)
     assert job.update(run_at=clock.moment)
     assert job.state == "pending"
-    assert [entry.event for entry in job.history()] == ["submit", "amend", "amend", "amend"]
+    assert [entry.event for entry in job.history()] == ["submit", "update", "update", "update"]
     drain(still)
     assert job.update(priority=1) is False
     assert job.priority == 50

@@ -188,4 +188,4 @@ def test_a_failed_partition_is_counted_once_and_its_alert_ends_with_its_cause(
     app.lifecycle.archive(dry_run=False)
     app.alerts.evaluate()
     assert "archive_partition" not in [alert.rule for alert in app.alerts.active()]
-    assert "rest" not in [partition.name for partition in app.lifecycle.partitions()]
+    assert "default" not in [partition.name for partition in app.lifecycle.partitions()]

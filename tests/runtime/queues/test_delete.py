@@ -63,7 +63,7 @@ def test_its_rules_and_terms_go_with_it(app: Headrace, work: Task[..., Any, Any]
     queue.pause()
     app.lifecycle.configure(queue="mail", max_pending=60)
     queue.delete()
-    assert (queue.paused, queue.rules, app.lifecycle.all_terms(), listed(app)) == (False, QueueRules(), [], [])
+    assert (queue.paused, queue.rules, app.lifecycle.policies(), listed(app)) == (False, QueueRules(), [], [])
     queue.pause()
     assert listed(app) == ["mail"]
 

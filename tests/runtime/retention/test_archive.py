@@ -75,7 +75,7 @@ def archive_of(app: Headrace) -> Archive:
 def run_retention(app: Headrace) -> RetentionCounts:
     """Run retention as a worker's maintenance task does, to the end."""
     counts = RetentionCounts()
-    for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(counts, whole=False):
+    for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(counts, full_scan=False):
         pass
     return counts
 

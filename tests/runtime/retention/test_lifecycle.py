@@ -20,17 +20,17 @@ def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app
     with app.worker():
         pass
     declared = {"max_pending": 600, "keep_failed": 3600, "remove_on_complete": 10, "remove_on_fail": True}
-    held = app.lifecycle.terms_by_name()
-    assert held.pop(("any", "job")) == app.lifecycle.terms()
+    held = app.lifecycle.policies_by_name()
+    assert held.pop(("any", "job")) == app.lifecycle.policy()
     assert held == {
-        (row.kind, row.name): app.lifecycle.terms(**{row.kind: row.name}) for row in app.lifecycle.all_terms()
+        (row.kind, row.name): app.lifecycle.policy(**{row.kind: row.name}) for row in app.lifecycle.policies()
     }
-    assert app.lifecycle.all_terms() == [
+    assert app.lifecycle.policies() == [
         PolicyLayers("task", "declared", declared, {}),
         PolicyLayers("task", "elsewhere", {"max_age": 0.005}, {}),
     ]
     app.lifecycle.configure(queue="mail", max_age=None, keep_failed=1.5)
-    assert app.lifecycle.all_terms()[0] == PolicyLayers("queue", "mail", {}, {"max_age": None, "keep_failed": 1.5})
+    assert app.lifecycle.policies()[0] == PolicyLayers("queue", "mail", {}, {"max_age": None, "keep_failed": 1.5})
     assert app.lifecycle.sync() == []
 
 
@@ -45,17 +45,17 @@ def test_an_operator_goes_over_the_code_and_takes_it_back(app: Headrace) -> None
     held = app.lifecycle.configure(task="send", max_pending="default")
     assert (held.max_pending, held.origin["max_pending"]) == (600, "task, by its code")
     assert app.lifecycle.reset(task="send").on_stale == "dead"
-    assert app.lifecycle.terms(task="send").origin["on_stale"] == "follows from its thresholds"
-    assert app.lifecycle.terms().on_stale == "review"
+    assert app.lifecycle.policy(task="send").origin["on_stale"] == "follows from its thresholds"
+    assert app.lifecycle.policy().on_stale == "review"
 
 
 def test_the_terms_of_a_queue_hold_for_tasks_that_say_nothing(app: Headrace) -> None:
     app.lifecycle.configure(queue="mail", max_waiting=5, remove_on_complete=3)
     app.lifecycle.configure(task="send", remove_on_complete=True)
-    held = app.lifecycle.terms(task="send", queue="mail")
+    held = app.lifecycle.policy(task="send", queue="mail")
     assert (held.max_waiting, held.origin["max_waiting"]) == (5, "queue, by an operator")
     assert held.remove_on_complete is True
-    assert app.lifecycle.terms(task="send").max_waiting == 3600
+    assert app.lifecycle.policy(task="send").max_waiting == 3600
 
 
 def test_a_task_or_queue_must_be_named(app: Headrace) -> None:
@@ -89,4 +89,4 @@ def test_a_worker_that_only_drains_declares_them_too(app: Headrace, monkeypatch:
     app.task(name="brief", lifecycle=QUICK)(lambda: None)
     monkeypatch.setattr("headrace.app.run_workers.run_in_process", lambda worker: 0)  # it would take over our signals
     assert app.run_worker(drain=True) == 0
-    assert app.lifecycle.terms(task="brief").max_pending == 600
+    assert app.lifecycle.policy(task="brief").max_pending == 600

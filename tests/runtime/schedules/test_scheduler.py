@@ -262,7 +262,9 @@ def test_an_idle_scheduler_hardly_looks(app: Headrace, monkeypatch: pytest.Monke
 
     pillow = Pillow()
     monkeypatch.setattr(app.engine.schedule_store, "next_due", counting)
-    monkeypatch.setattr(app.engine, "listen", lambda topic, queues=(): pillow if topic == "times" else listen(topic))
+    monkeypatch.setattr(
+        app.engine, "listen", lambda topic, queues=(): pillow if topic == "schedules" else listen(topic)
+    )
     app.schedules.create("far", "nobody", at=app.schedules.preview(cron="@daily", n=1)[0] + timedelta(days=400))
     step_store = Scheduler(app.engine, lambda: None)
     step_store.start()
@@ -280,9 +282,9 @@ def test_a_scheduler_that_came_too_late_waits_and_one_that_fired_does_not(
     try:
         with monkeypatch.context() as others:
             others.setattr(app.engine.schedule_store, "fire", lambda firings, now=None: [False] * len(firings))
-            assert step_store._turn() == 0.0
+            assert step_store._run_once() == 0.0
         assert 0 < step_store._delay <= 0.05
-        eventually(lambda: step_store._turn() == 0.0, "its moment comes all the same")
+        eventually(lambda: step_store._run_once() == 0.0, "its moment comes all the same")
         assert step_store._delay == 0.0
         assert app.jobs.count() == 1
     finally:

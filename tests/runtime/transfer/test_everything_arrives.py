@@ -127,8 +127,8 @@ def test_rules_arrive_over_those_of_an_unused_store(
     source.queries.set_task_rules("send", TaskRules(paused=True))
     target.queries.set_task_rules("send", TaskRules(concurrency=1))
     source.staleness_store.declare_policy([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
-    source.staleness_store.order_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
-    target.staleness_store.order_policy("task", "send", StoredPolicy(max_age=5))
+    source.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
+    target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=5))
     move(source, target)
     assert target.staleness_store.policies() == source.staleness_store.policies()
     assert len(target.staleness_store.policies()) == 2
@@ -222,11 +222,11 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
-        lambda target: target.staleness_store.order_policy("task", "send", StoredPolicy(max_age=9)),
+        lambda target: target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=9)),
         "lifecycle task send differs in its ordered terms",
     ),
     "no lifecycle": (
-        lambda target: target.staleness_store.order_policy("task", "send", None),
+        lambda target: target.staleness_store.override_policy("task", "send", None),
         "lifecycle task send is missing",
     ),
     "schedule gone": (lambda target: target.schedule_store.delete("tick"), "schedule tick is missing"),
@@ -249,7 +249,7 @@ def test_changed_settings_are_reported_and_corrected_by_another_run(
 ) -> None:
     source.queries.set_queue_rules("mail", QueueRules(weight=3))
     source.queries.set_task_rules("send", TaskRules(paused=True))
-    source.staleness_store.order_policy("task", "send", StoredPolicy(max_age=7))
+    source.staleness_store.override_policy("task", "send", StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
     source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = StoreCopy(source, target)
@@ -307,7 +307,7 @@ def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, tar
     for engine, weight in ((source, 2), (target, 3)):
         engine.queries.set_queue_rules("mail", QueueRules(weight=weight))
         engine.queries.set_task_rules("send", TaskRules(concurrency=weight))
-        engine.staleness_store.order_policy("queue", "mail", StoredPolicy(max_age=weight))
+        engine.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=weight))
         engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
     source.queries.set_task_rules("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)

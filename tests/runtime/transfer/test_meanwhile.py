@@ -62,7 +62,7 @@ def test_what_still_runs_is_taken_from_its_worker_and_what_that_brings_later_is_
     source.insert([new_job(name, queue="mail", max_attempts=1 if name == "last time" else 3) for name in names])
     claims = {claim.id: claim for claim in claim_from(source, "mail", 4)}
     made = StoreCopy(source, target)
-    orders = source.listen("orders")
+    orders = source.listen("commands")
     assert sorted(made.run(0).running) == sorted(names)
     assert orders.wait(PATIENCE), "the workers are woken at once"
     orders.close()

@@ -121,7 +121,7 @@ def test_a_child_can_wait_although_its_parent_waits_as_well(stored: Headrace) ->
 
 
 def test_a_child_does_not_stop_its_parents_worker_nor_hang_on_it(stored: Headrace) -> None:
-    with doorbells(stored, "work", "orders", "times", "events") as all_wait:
+    with doorbells(stored, "work", "commands", "schedules", "events") as all_wait:
         worker = stored.worker().start()
         all_wait()
 
@@ -145,7 +145,7 @@ def test_a_child_forked_in_the_middle_of_an_enqueue_can_enqueue(stored: Headrace
         return insert(jobs, **options)
 
     stored.engine.insert = slow  # type: ignore[method-assign]
-    stored.start_afresh()  # so that the submitter goes through the slow one
+    stored.reset_after_fork()  # so that the submitter goes through the slow one
     double = stored.tasks["double"]
     thread = threading.Thread(target=double.enqueue, args=(1,), name="slow")
     thread.start()

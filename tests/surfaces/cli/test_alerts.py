@@ -121,7 +121,7 @@ def test_every_action_prints_json(shell: Shell, app: Headrace) -> None:
     assert (ran.code, [one["rule"] for one in ran.json["changed"]]) == (1, ["no_worker"])
     assert [one["id"] for one in ran.json["firing"]] == [one["id"] for one in ran.json["changed"]]
     shown = shell("alerts", "show", "no_worker", "--json").json
-    assert (shown["labels"], shown["state"], shown["told"]) == ({"queue": "mail"}, "firing", 1)
+    assert (shown["labels"], shown["state"], shown["notified"]) == ({"queue": "mail"}, "firing", 1)
     seen = shell("alerts", "ack", "no_worker", "--by", "kim", "--json").json
     assert (seen["id"], seen["acknowledged_by"]) == (shown["id"], "kim")
     over = shell("alerts", "resolve", "no_worker", "--by", "kim", "--json").json

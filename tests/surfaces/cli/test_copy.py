@@ -93,7 +93,7 @@ def test_a_copy_prints_its_result_as_json(shell: Shell, source: Engine, target: 
     ran = copy(shell, "--json")
     assert (ran.code, ran.err) == (0, "")
     record = ran.json
-    assert (record["from"], record["to"], record["standing"]) == (source.url, target.url, "done")
+    assert (record["from"], record["to"], record["status"]) == (source.url, target.url, "done")
     assert (record["jobs"], record["carried"], record["already_there"], record["different"]) == (JOBS, JOBS, 0, 0)
     assert {"history", "logs", "dead_letters", "bytes", "seconds", "still_running", "taken"} <= record.keys()
     counts = {(count["queue"], count["state"]): count["jobs"] for count in record["by_queue_and_state"]}
@@ -106,7 +106,7 @@ def test_the_same_command_again_says_that_it_is_done(shell: Shell, source: Engin
     again = copy(shell)
     assert again.code == 0
     assert again.out.startswith(f"nothing to do: the jobs of {source.url} were copied to {target.url} already")
-    assert copy(shell, "--json").json == {"from": source.url, "to": target.url, "standing": "done"}
+    assert copy(shell, "--json").json == {"from": source.url, "to": target.url, "status": "done"}
     assert "nothing to do" in copy(shell, "--dry-run").out
     assert contents(target) == before
 
@@ -125,7 +125,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(shell: Shell, source: Eng
     assert "has no tables yet; the copy creates them" in ran.out
     assert ran.out.endswith("nothing was changed\n")
     record = copy(shell, "--dry-run", "--json").json
-    assert (record["jobs"], record["standing"], record["target_has_tables"]) == (JOBS, "new", False)
+    assert (record["jobs"], record["status"], record["target_has_tables"]) == (JOBS, "new", False)
     assert not (shell.folder / "to.db").exists()
     assert not (shell.folder / "to.db.d").exists()
     assert source.transfer.store_status() is None
@@ -312,7 +312,7 @@ def test_differences_end_with_1_and_both_stores_stay_closed(
     assert f"error: {target.url} differs from {source.url}: 2 differences" in ran.err
     assert f"headrace copy --reopen {target.url}" in ran.err
     result = copy(shell, "--json")
-    assert (result.code, result.json["standing"], result.json["different"]) == (1, "begun", 2)
+    assert (result.code, result.json["status"], result.json["different"]) == (1, "begun", 2)
     assert result.json["differences"][0] == {"what": "job", "id": "job-000000", "how": "(completed) is missing"}
     assert source.transfer.store_status() is not None
     assert target.transfer.store_status() is not None

@@ -49,12 +49,14 @@ def test_pending_dead_letters_are_listed(shell: Shell, app: Headrace, jobs: list
         assert listed.code == 0
         assert listed.out.count("ConnectionError: no \\x1b[31mbank for") == 3
     record = shell("dead", "list", "--limit", "2", "--json").json
-    assert [dead_letter["status"] for dead_letter in record["letters"]] == ["pending"] * 2
+    assert [dead_letter["status"] for dead_letter in record["dead_letters"]] == ["pending"] * 2
     rest = shell("dead", "list", "--cursor", record["cursor"], "--json").json
-    assert (len(rest["letters"]), rest["cursor"]) == (1, None)
+    assert (len(rest["dead_letters"]), rest["cursor"]) == (1, None)
     assert "more follow: add --cursor" in shell("dead", "list", "--limit", "2").err
-    assert shell("dead", "list", "--task", "other", "--json").json["letters"] == []
-    assert len(shell("dead", "list", "--since", "1h", "--reason", "attempts_used_up", "--json").json["letters"]) == 3
+    assert shell("dead", "list", "--task", "other", "--json").json["dead_letters"] == []
+    assert (
+        len(shell("dead", "list", "--since", "1h", "--reason", "attempts_used_up", "--json").json["dead_letters"]) == 3
+    )
 
 
 def test_a_dead_letter_is_shown_without_its_secrets(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
@@ -180,4 +182,4 @@ def test_the_doctor_reports_pending_dead_letters(shell: Shell, app: Headrace, jo
 
 def test_json_must_follow_the_subcommand(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
     assert "put --json after 'list'" in shell("dead", "--json", "list").err
-    assert len(shell("dead", "--json").json["letters"]) == 3
+    assert len(shell("dead", "--json").json["dead_letters"]) == 3

@@ -124,12 +124,12 @@ def test_terms_are_listed_by_their_origin(shell: Shell, app: Headrace) -> None:
         ["task", "send", "its", "code", "max_age=none", "archive=no", "remove_on_fail=5"],
     ]
     assert shell("lifecycle", "list", "--json").json == [
-        {"kind": "queue", "name": "mail", "declared": {}, "ordered": {"max_pending": 600.0}},
+        {"kind": "queue", "name": "mail", "declared": {}, "override": {"max_pending": 600.0}},
         {
             "kind": "task",
             "name": "send",
             "declared": {"max_age": None, "archive": False, "remove_on_fail": 5},
-            "ordered": {},
+            "override": {},
         },
     ]
 
@@ -146,12 +146,12 @@ def test_terms_are_changed_and_removed(shell: Shell, app: Headrace) -> None:
     assert ran.code == 0
     shell("lifecycle", "configure", "--task", "send", "--remove-on-fail", "yes", "--remove-on-complete", "20")
     fields = {"max_pending": 7200, "max_age": None, "archive": False, "remove_on_fail": True, "remove_on_complete": 20}
-    assert app.lifecycle.all_terms()[1] == PolicyLayers("task", "send", {}, fields)
+    assert app.lifecycle.policies()[1] == PolicyLayers("task", "send", {}, fields)
     shell("lifecycle", "configure", "--task", "send", "--max-pending", "default", "--on-stale", "fail")
-    assert app.lifecycle.terms(task="send").origin["max_pending"] == "setting"
+    assert app.lifecycle.policy(task="send").origin["max_pending"] == "setting"
     record = shell("lifecycle", "configure", "--task", "send", "--clear", "--keep-failed", "3d", "--json").json
     assert (record["keep_failed"], record["on_stale"]) == (259200.0, "review")
-    assert app.lifecycle.all_terms()[1].ordered == {"keep_failed": 259200}
+    assert app.lifecycle.policies()[1].override == {"keep_failed": 259200}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_terms_accept_every_format_of_a_duration(
     shell: Shell, app: Headrace, option: str, expected: str, seconds: float
 ) -> None:
     assert shell("lifecycle", "configure", "--task", "send", option, expected).code == 0
-    assert getattr(app.lifecycle.terms(task="send"), option[2:].replace("-", "_")) == seconds
+    assert getattr(app.lifecycle.policy(task="send"), option[2:].replace("-", "_")) == seconds
 
 
 @pytest.mark.parametrize(
@@ -181,4 +181,4 @@ def test_invalid_terms_are_refused(shell: Shell, app: Headrace, arguments: tuple
     ran = shell("lifecycle", "configure", *arguments)
     assert ran.code == 2
     assert expected in " ".join(ran.err.split())
-    assert len(app.lifecycle.all_terms()) == 1
+    assert len(app.lifecycle.policies()) == 1

@@ -458,7 +458,7 @@ RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
 RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult", "BulkRequeue")
 # For other parts of headrace, not for users.
 INNER = {
-    "Headrace": {"on_another_store", "intercepting", "start_afresh", "trace"},
+    "Headrace": {"on_another_store", "intercepting", "reset_after_fork", "trace"},
     "Worker": {"describe", "held", "drop", "apply_command", "now", "note", "renew", "steps", "save_step"},
     "JobContext": {"relay", "still_held", "add_stop_reason", "step_store", "enclosed"},
     "Task": {"submits"},
@@ -564,7 +564,7 @@ def postgres_columns() -> dict[str, set[str]]:
     for table, column in servers.postgres_connection(url).execute(asked, [schema]):
         found.setdefault(table, set()).add(column)
     servers.drop(url)
-    assert found.pop("headrace_archive_rest") == found["headrace_archive"]
+    assert found.pop("headrace_archive_default") == found["headrace_archive"]
     return found
 
 

@@ -99,7 +99,7 @@ def test_a_job_is_submitted_found_shown_and_deleted(app: Headrace, api: Api) -> 
     job = api.ask("GET", f"/jobs/{job_id}")
     assert (job["state"], job["args"], job["result"], job["attempt"]) == ("completed", [1, 2], 3, 1)
     events = [entry["event"] for entry in api.ask("GET", f"/jobs/{job_id}/history")]
-    assert events == ["submit", "amend", "claim", "succeed"]
+    assert events == ["submit", "update", "claim", "succeed"]
     assert "completed" in api.ask("GET", f"/jobs/{job_id}/why")["why"]
     assert api.ask("DELETE", f"/jobs/{job_id}", 204) is None
     assert api.refused("GET", f"/jobs/{job_id}", 404)[0] == "job-not-found"
@@ -317,7 +317,7 @@ def test_a_flow_shows_its_graph_and_is_cancelled(app: Headrace, api: Api) -> Non
 def test_a_dead_letter_is_shown_requeued_and_resolved(app: Headrace, api: Api) -> None:
     app.enqueue_many([{"task": "boom"} for _ in range(3)])
     drain(app)
-    dead_letters = api.ask("GET", "/dead?task=boom")["letters"]
+    dead_letters = api.ask("GET", "/dead?task=boom")["dead_letters"]
     assert [dead_letter["error_type"] for dead_letter in dead_letters] == ["OSError"] * 3
     assert api.ask("GET", "/dead/groups")[0]["count"] == 3
     assert api.ask("GET", "/dead/stats")[0]["pending"] == 3
@@ -346,8 +346,8 @@ def test_a_dead_letter_is_shown_requeued_and_resolved(app: Headrace, api: Api) -
 def test_the_lifecycle_is_shown_and_configured(app: Headrace, api: Api) -> None:
     app.enqueue("add", 1, 2)
     ordered = {"queue": "default", "max_pending": 0.001, "on_stale": "fail"}
-    assert api.ask("PATCH", "/lifecycle/terms", json=ordered)["max_pending"] == 0.001
-    assert api.ask("GET", "/lifecycle/terms?queue=default")["on_stale"] == "fail"
+    assert api.ask("PATCH", "/lifecycle/policy", json=ordered)["max_pending"] == 0.001
+    assert api.ask("GET", "/lifecycle/policy?queue=default")["on_stale"] == "fail"
     while not api.ask("GET", "/lifecycle/stale"):
         pass  # a millisecond must pass
     assert [job["applied"] for job in api.ask("POST", "/lifecycle/stale", json={})] == [False]

@@ -36,7 +36,7 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Any], tuple[str, ...]]] = {
         ("id", "task", "every", "limit", "catch_up_limit", "catch_up_window", "queue", "priority", "timeout", "retry"),
     ),
     ("PATCH", "/jobs/{job_id}"): ({}, ("priority", "queue")),
-    ("PATCH", "/lifecycle/terms"): (
+    ("PATCH", "/lifecycle/policy"): (
         {"task": "add"},
         ("max_pending", "max_age", "keep_failed", "remove_on_complete", "remove_on_fail"),
     ),

@@ -256,8 +256,8 @@ def test_a_port_of_a_channel_is_stored_as_a_number(app: Headrace, client: Client
 
 def test_stale_jobs_are_handled_by_their_on_stale_action(app: Headrace, client: Client, clock: VirtualClock) -> None:
     add = register(app)["add"]
-    do(client, "/lifecycle/terms", kind="queue", name="sums", max_pending="60", on_stale="dead")
-    do(client, "/lifecycle/terms", kind="queue", name="other", max_pending="60", on_stale="review")
+    do(client, "/lifecycle/policy", kind="queue", name="sums", max_pending="60", on_stale="dead")
+    do(client, "/lifecycle/policy", kind="queue", name="other", max_pending="60", on_stale="review")
     stale, reviewed = add.enqueue(1, 2), add.using(queue="other").enqueue(1, 2)
     clock.advance(61)
     question = ask(client, "/lifecycle/stale")
@@ -287,16 +287,16 @@ def test_finished_jobs_are_archived_and_restored(app: Headrace, client: Client, 
 
 def test_terms_are_set_and_removed(app: Headrace, client: Client) -> None:
     form = {"kind": "task", "name": "add", "max_pending": "60", "max_running": "none", "keep_failed": "default"}
-    message = do(client, "/lifecycle/terms", **form, on_stale="fail")
+    message = do(client, "/lifecycle/policy", **form, on_stale="fail")
     assert message == "The policy of task add applies from the next check of a worker."
-    [layers] = app.lifecycle.all_terms()
-    assert layers.ordered == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
-    message = refused(client, "/lifecycle/terms", kind="task", name="add", max_pending="long")
+    [layers] = app.lifecycle.policies()
+    assert layers.override == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
+    message = refused(client, "/lifecycle/policy", kind="task", name="add", max_pending="long")
     assert message == "max_pending: 'long' is neither a number of seconds, nor none, nor default"
-    assert app.lifecycle.all_terms() == [layers]
+    assert app.lifecycle.policies() == [layers]
     assert refused(client, "/lifecycle/reset", kind="host", name="add") == "Give the task or queue."
     assert do(client, "/lifecycle/reset", kind="task", name="add") == "The policy of task add is removed."
-    assert [one.ordered for one in app.lifecycle.all_terms() if one.ordered] == []
+    assert [one.override for one in app.lifecycle.policies() if one.override] == []
 
 
 # -- the store

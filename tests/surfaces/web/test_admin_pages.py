@@ -99,7 +99,7 @@ def test_an_error_is_shown_on_a_page(app: Headrace, path: str, status: int, expe
         ("/lifecycle/archive", "", "No job is past its retention"),
         ("/lifecycle/stale", "", "No job is stale"),
         ("/lifecycle/restore", "job=nothing", "nothing"),
-        ("/lifecycle/terms", "kind=host&name=x", "the task or queue"),
+        ("/lifecycle/policy", "kind=host&name=x", "the task or queue"),
         ("/system/repair", "", "nothing to repair"),
     ],
 )

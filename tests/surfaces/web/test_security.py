@@ -286,7 +286,9 @@ def test_an_unknown_path_is_a_problem_document(app: Headrace) -> None:
 # -- settings
 
 
-@pytest.mark.parametrize("written", [{"auth": ["nobody"]}, {"auth": ["ann:"]}, {"tokens": ["abc"]}, {"auth": [":x"]}])
+@pytest.mark.parametrize(
+    "written", [{"auth": ["anonymous"]}, {"auth": ["ann:"]}, {"tokens": ["abc"]}, {"auth": [":x"]}]
+)
 def test_a_bad_credential_is_refused_without_being_shown(app: Headrace, written: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="entry 1 should look like"):
         app.asgi(**written)

@@ -92,7 +92,7 @@ def test_it_is_notified_again_after_its_cooldown_until_it_is_acknowledged() -> N
     notified = [minute for minute in range(60) if story.look(minute, True)[1]]
     assert notified == [1, 11, 21, 31, 41, 51]
     assert story.alert is not None
-    assert story.alert.told == 6
+    assert story.alert.notified == 6
     story.take(acknowledge(story.alert, at(60), "kim", "on it"))
     assert [minute for minute in range(61, 120) if story.look(minute, True)[1]] == []
     assert (story.state, story.alert.acknowledged_by, story.alert.note) == ("acknowledged", "kim", "on it")

@@ -31,21 +31,21 @@ def test_a_change_of_its_time_moves_a_job_that_has_not_started(source: State, ru
     assert state_after(source, run_at, NOW) is target
 
 
-@pytest.mark.parametrize("source", sorted(sources(Trigger.AMEND)))
+@pytest.mark.parametrize("source", sorted(sources(Trigger.UPDATE)))
 def test_a_change_of_anything_else_leaves_it_where_it_is(source: State) -> None:
     assert state_after(source, None, NOW) is source
 
 
-@pytest.mark.parametrize("source", sorted(sources(Trigger.AMEND)))
+@pytest.mark.parametrize("source", sorted(sources(Trigger.UPDATE)))
 @pytest.mark.parametrize("run_at", [None, EARLIER, NOW, LATER])
 def test_a_change_never_leads_where_the_table_of_states_does_not(source: State, run_at: int | None) -> None:
-    assert is_legal(Trigger.AMEND, source, state_after(source, run_at, NOW))
+    assert is_legal(Trigger.UPDATE, source, state_after(source, run_at, NOW))
 
 
 @pytest.mark.parametrize(
     ("event", "topics"),
     [
-        (Trigger.CANCEL, {"done", "orders", "work"}),
+        (Trigger.CANCEL, {"done", "commands", "work"}),
         (Trigger.DELETE, {"done"}),
         (Trigger.REVIVE, {"work"}),
         (Trigger.HURRY, {"work"}),

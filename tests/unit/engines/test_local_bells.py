@@ -175,7 +175,7 @@ def test_a_closed_bell_leaves_no_socket(local_bells: LocalBells, folder: Path) -
 
 
 def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(local_bells: LocalBells) -> None:
-    topics = ["work", "work", "done", "orders", "workshop"]
+    topics = ["work", "work", "done", "commands", "workshop"]
     bells = [local_bells.listen(topic, never) for topic in topics]
     local_bells.ring("work")
     assert [bell.wait(0) for bell in bells] == [True, True, False, False, False]

@@ -556,9 +556,9 @@ def test_a_listener_that_waits_often_and_briefly_is_rung_too() -> None:
 def test_orders_are_not_looked_for_all_the_time() -> None:
     """They come with the heartbeat, and a look for them is a write."""
     server_bells = ServerBells(never, poll=0.001)
-    bell = server_bells.listen("orders", ())
+    bell = server_bells.listen("commands", ())
     assert not bell.wait(0.05)
-    server_bells.ring("orders")
+    server_bells.ring("commands")
     assert bell.wait(0)
 
 

@@ -107,13 +107,13 @@ def test_unused_claims_are_one_history_entry() -> None:
 
 def test_a_job_put_aside_and_offered_again_is_promoted_after_it_was_fetched() -> None:
     entries = timeline(
-        row(version=4, state=S.PENDING), [history_row_of(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)]
+        row(version=4, state=S.PENDING), [history_row_of(E.UPDATE, S.PENDING, S.PENDING, 2, 0, started_at=None)]
     )
-    assert [str(entry.event) for entry in entries] == ["submit", "amend", "release"]
+    assert [str(entry.event) for entry in entries] == ["submit", "update", "release"]
     entries = timeline(
-        row(version=5, state=S.PENDING), [history_row_of(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)]
+        row(version=5, state=S.PENDING), [history_row_of(E.UPDATE, S.PENDING, S.PENDING, 2, 0, started_at=None)]
     )
-    assert [str(entry.event) for entry in entries] == ["submit", "amend", "release", "promote"]
+    assert [str(entry.event) for entry in entries] == ["submit", "update", "release", "promote"]
 
 
 def test_a_job_changed_by_hand_before_it_ran_began_where_it_was_changed() -> None:

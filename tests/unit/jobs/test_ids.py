@@ -20,12 +20,12 @@ NOW = 1_800_000_000_000
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     """The times in these tests jump about; each test starts as a new process does."""
-    ids._source.start_afresh()
+    ids._source.reset_after_fork()
 
 
 @given(st.lists(st.integers(0, 2**48 - 2), min_size=1, max_size=30))
 def test_ids_increase_whatever_the_clock_does(times: list[int]) -> None:
-    ids._source.start_afresh()
+    ids._source.reset_after_fork()
     made = [new_id(now) for now in times]
     assert made == sorted(set(made))
     assert [time_of(job_id) for job_id in made] == [max(times[: i + 1]) for i in range(len(times))]
@@ -33,7 +33,7 @@ def test_ids_increase_whatever_the_clock_does(times: list[int]) -> None:
 
 @given(st.integers(0, 2**48 - 1))
 def test_an_id_is_a_version_7_uuid_of_its_time(now: int) -> None:
-    ids._source.start_afresh()
+    ids._source.reset_after_fork()
     text = new_id(now)
     parsed = uuid.UUID(text)
     assert (str(parsed), parsed.version, parsed.variant) == (text, 7, uuid.RFC_4122)
@@ -81,7 +81,7 @@ def test_two_processes_do_not_meet_although_a_user_seeds_the_random_numbers() ->
     made = set()
     for _ in range(200):
         random.seed(1)
-        ids._source.start_afresh()
+        ids._source.reset_after_fork()
         made.add(new_id(NOW)[14:])
     assert len(made) == 200
     # 73 bits are drawn; in 200 draws each of them is seen as 0 and as 1.

@@ -42,7 +42,7 @@ def test_a_job_has_a_finishing_time_exactly_when_it_is_over(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_an_attempt_is_given_back_exactly_when_none_was_used(name: str) -> None:
     unused = {"snooze", "release", "give_back"}
-    assert ALL[name].refund == (1 if name in unused else 0)
+    assert ALL[name].attempt_refund == (1 if name in unused else 0)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -36,7 +36,7 @@ EXPECTED = {
     Trigger.STALE: ("waiting scheduled retrying pending running", "failed"),
     Trigger.REVIVE: ("failed cancelled completed", "pending scheduled waiting"),
     Trigger.HURRY: ("scheduled retrying waiting", "pending"),
-    Trigger.AMEND: ("waiting scheduled retrying pending", "waiting scheduled retrying pending"),
+    Trigger.UPDATE: ("waiting scheduled retrying pending", "waiting scheduled retrying pending"),
     Trigger.DELETE: ("waiting scheduled retrying pending completed failed cancelled", ""),
 }
 
@@ -70,13 +70,13 @@ def test_every_state_can_be_reached_from_a_submission() -> None:
 
 
 def test_every_state_that_is_not_final_can_be_left_without_an_operator() -> None:
-    by_hand = (Trigger.CANCEL, Trigger.HURRY, Trigger.AMEND, Trigger.REVIVE)
+    by_hand = (Trigger.CANCEL, Trigger.HURRY, Trigger.UPDATE, Trigger.REVIVE)
     left = {source for source, target in edges(*by_hand) if source is not target}
     assert left >= OPEN
 
 
 def test_from_every_open_state_a_final_one_can_be_reached_by_itself() -> None:
-    steps = edges(Trigger.CANCEL, Trigger.STALE, Trigger.EXPIRE, Trigger.AMEND, Trigger.HURRY)
+    steps = edges(Trigger.CANCEL, Trigger.STALE, Trigger.EXPIRE, Trigger.UPDATE, Trigger.HURRY)
     for state in OPEN:
         assert reachable_from({state}, steps) & FINAL
 
@@ -95,7 +95,7 @@ def test_what_a_worker_decides_starts_from_running_alone() -> None:
 
 
 def test_a_running_job_cannot_be_deleted_or_amended() -> None:
-    assert State.RUNNING not in sources(Trigger.DELETE) | sources(Trigger.AMEND)
+    assert State.RUNNING not in sources(Trigger.DELETE) | sources(Trigger.UPDATE)
 
 
 def test_only_a_submission_comes_from_nowhere_and_only_a_deletion_leads_there() -> None:
@@ -140,7 +140,7 @@ def test_the_diagram_has_every_edge_and_no_other() -> None:
     expected = {
         (source, target, event.value)
         for event, row in TRANSITIONS.items()
-        if event is not Trigger.AMEND  # it would draw a loop at every state that it leaves alone
+        if event is not Trigger.UPDATE  # it would draw a loop at every state that it leaves alone
         for source in row.sources or {"[*]"}
         for target in row.targets or {"[*]"}
     }

@@ -21,7 +21,7 @@ CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0,
 def test_a_suspended_job_comes_again_by_itself_and_spends_no_attempt() -> None:
     outcome = suspend(CLAIM, 9000, awaiting("paid"), 2000, "paid", 2)
     assert is_legal(outcome.event, State.RUNNING, outcome.state)
-    assert (outcome.event, outcome.run_at, outcome.refund, outcome.quiet) == (Trigger.SNOOZE, 9000, 1, False)
+    assert (outcome.event, outcome.run_at, outcome.attempt_refund, outcome.quiet) == (Trigger.SNOOZE, 9000, 1, False)
     assert (outcome.awaits, outcome.awaited_number, outcome.reason) == ("paid", 2, "waits for event 'paid'")
 
 

@@ -22,11 +22,11 @@ from headrace.core.queues.limits import (
     allows,
     as_rate,
     drawn,
-    in_turn,
     lane_limits_of,
     lane_of,
     merged,
     opens_at,
+    round_robin,
     spent,
     weight_of,
 )
@@ -282,7 +282,7 @@ lanes_of_heads = st.lists(st.lists(st.integers(-3, 3), max_size=12), max_size=8)
 
 @given(lanes_of_heads)
 def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[list[QueuedJob]]) -> None:
-    order = in_turn(lanes)
+    order = round_robin(lanes)
     assert sorted(head.seq for head in order) == sorted(head.seq for heads in lanes for head in heads)
     for heads in lanes:
         lane_seqs = {head.seq for head in heads}
@@ -291,13 +291,13 @@ def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[li
 
 @given(lanes_of_heads)
 def test_the_more_urgent_goes_before_the_less_urgent_whatever_the_lane(lanes: list[list[QueuedJob]]) -> None:
-    levels = [head.priority for head in in_turn(lanes)]
+    levels = [head.priority for head in round_robin(lanes)]
     assert levels == sorted(levels, reverse=True)
 
 
 @given(lanes_of_heads)
 def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[QueuedJob]]) -> None:
-    order = in_turn(lanes)
+    order = round_robin(lanes)
     for level in {head.priority for head in order}:
         left = {heads[0].lane: sum(head.priority == level for head in heads) for heads in lanes if heads}
         had: Counter[str] = Counter()
@@ -310,7 +310,7 @@ def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[
 
 def test_without_priorities_only_turns_and_age_count() -> None:
     lanes = [heads_of("a", [9, 9, 9], 10), heads_of("b", [0, 0], 20), heads_of("c", [-5], 0)]
-    assert "".join(head.lane for head in in_turn(lanes, ClaimOrder("fifo"))) == "cababa"
+    assert "".join(head.lane for head in round_robin(lanes, ClaimOrder("fifo"))) == "cababa"
 
 
 AGED = ClaimOrder("priority", 10)
@@ -338,7 +338,7 @@ served_last = st.none() | st.builds("l{}".format, st.integers(0, 6))
 def test_with_ageing_age_and_priority_go_together_among_lanes_in_whole_points(
     lanes: list[list[QueuedJob]], last: str | None
 ) -> None:
-    order = in_turn(lanes, AGED, {} if last is None else {0: last})
+    order = round_robin(lanes, AGED, {} if last is None else {0: last})
     for place, head in enumerate(order):
         for later in order[place + 1 :]:
             assert abs(head.rank) // 10 - head.priority <= abs(later.rank) // 10 - later.priority
@@ -350,7 +350,7 @@ def test_with_ageing_age_and_priority_go_together_among_lanes_in_whole_points(
 def test_with_ageing_no_lane_is_two_turns_ahead_of_an_equally_urgent_one(
     lanes: list[list[QueuedJob]], last: str | None
 ) -> None:
-    order = in_turn(lanes, AGED, {} if last is None else {0: last})
+    order = round_robin(lanes, AGED, {} if last is None else {0: last})
     for level in {AGED.level_of(head) for head in order}:
         equals = [head.lane for head in order if AGED.level_of(head) == level]
         left, had = Counter(equals), Counter[str]()
@@ -363,8 +363,8 @@ def test_with_ageing_no_lane_is_two_turns_ahead_of_an_equally_urgent_one(
 @pytest.mark.parametrize(("last", "order"), [("", "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca")])
 def test_with_ageing_turns_go_on_behind_the_last_one_whatever_the_level(last: str, order: str) -> None:
     lanes = [[QueuedJob(n, "work", 5, at, lane)] for n, (lane, at) in enumerate({"a": 17, "c": 12, "b": 15}.items())]
-    assert "".join(head.lane for head in in_turn(lanes, AGED, {0: last})) == order
-    assert "".join(head.lane for head in in_turn(lanes, AGED)) == "cba", "the oldest first if no lane was served"
+    assert "".join(head.lane for head in round_robin(lanes, AGED, {0: last})) == order
+    assert "".join(head.lane for head in round_robin(lanes, AGED)) == "cba", "the oldest first if no lane was served"
 
 
 def test_with_ageing_the_moment_changes_no_order() -> None:

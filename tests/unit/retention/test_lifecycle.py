@@ -58,9 +58,9 @@ def test_a_threshold_of_a_task_or_queue_is_meant_unless_one_says_otherwise(
 
 
 def test_an_order_goes_before_what_code_declares_field_by_field() -> None:
-    declared, ordered = StoredPolicy(max_pending=1, max_age=2), StoredPolicy(max_age=None)
+    declared, override = StoredPolicy(max_pending=1, max_age=2), StoredPolicy(max_age=None)
     book = Policies(
-        [PolicyRow("task", "send", declared, ordered), PolicyRow("queue", "send", StoredPolicy())], Settings()
+        [PolicyRow("task", "send", declared, override), PolicyRow("queue", "send", StoredPolicy())], Settings()
     )
     assert (book.of("send", "mail").max_pending, book.of("send", "mail").max_age) == (1, None)
     assert book.of("other", "send").max_age is None

@@ -96,7 +96,7 @@ def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> Non
     pause_factor = PauseFactor(store, "w1", jobs)
     assert pause_factor(CHORE) == 1.0
     now.seconds = 61.0
-    assert pause_factor(CHORE) == 8.0
+    assert pause_factor(CHORE) == 11.0
     jobs.count += 1
     assert pause_factor(CHORE) == 1.0
     now.seconds = 120.0
@@ -113,7 +113,7 @@ def test_process_stats_are_reported_by_every_worker(now: Now) -> None:
     pause_factor, own = PauseFactor(store, "second", Jobs()), ProcessStatsReport(store)
     assert pause_factor(own) == 1.0
     now.seconds = 61.0
-    assert pause_factor(own) == 5.0, "and so often that it is not taken for silent"
+    assert pause_factor(own) == 12.0, "and so often that it is not taken for silent"
 
 
 def test_while_the_store_is_unavailable_tasks_are_tried_as_usual(now: Now) -> None:

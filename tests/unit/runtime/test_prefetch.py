@@ -101,12 +101,12 @@ def test_a_worker_claims_more_at_once_from_a_slow_store_but_at_most_a_fifth_of_a
     work(prefetch, stopwatch, jobs=50, seconds=0.01)
     quick = prefetch.ahead
     for _ in range(10):
-        prefetch.turned(0.01)
+        prefetch.note_exchange(0.01)
     assert prefetch.ahead == quick
     for _ in range(10):
-        prefetch.turned(0.025)
+        prefetch.note_exchange(0.025)
     assert quick * 1.9 < prefetch.ahead < quick * 2.1
-    prefetch.turned(30.0)
+    prefetch.note_exchange(30.0)
     assert prefetch.ahead <= 5000 * 0.2
 
 
@@ -115,13 +115,13 @@ def test_a_store_far_away_does_not_make_jobs_look_long(stopwatch: Stopwatch) -> 
     for _ in range(20):
         work(prefetch, stopwatch, jobs=4, seconds=0.001, times=1)
         stopwatch.now += 0.1
-        prefetch.turned(0.1, all_idle=True)
+        prefetch.note_exchange(0.1, all_idle=True)
     assert 500 <= prefetch.ahead <= 800  # of 4000 a second
 
 
 def test_long_jobs_are_not_fetched_ahead_however_slow_the_store_is(stopwatch: Stopwatch) -> None:
     prefetch = Prefetch(4, 1000)
-    prefetch.turned(5.0)
+    prefetch.note_exchange(5.0)
     work(prefetch, stopwatch, jobs=1, seconds=0.1)
     assert prefetch.ahead == 0
 

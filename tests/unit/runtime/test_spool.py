@@ -54,7 +54,7 @@ class Server:
         self.refused = threading.Semaphore(0)  # once for each insert that found it away
         self._lock = threading.Lock()
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False) -> list[bool]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False) -> list[bool]:
         with self._lock:
             if self.away is not None:
                 self.refused.release()
@@ -67,7 +67,7 @@ class Server:
             for job in jobs:
                 self.capacity.update({job.queue: self.capacity[job.queue] - 1} if job.queue in self.capacity else {})
             fresh = [job.id not in self.stored for job in jobs]
-            if whole and not all(fresh):
+            if all_or_nothing and not all(fresh):
                 raise DuplicateJob(jobs[fresh.index(False)].id)
             for job in jobs:
                 self.stored.setdefault(job.id, job)
@@ -269,11 +269,11 @@ def test_an_id_can_wait_only_once(spool: Spool, server: Server) -> None:
     assert spool.insert(jobs("a", "b", "a")) == ["spooled", "spooled", False]
     assert spool.insert(jobs("b")) == [False]
     with pytest.raises(DuplicateJob, match="'b'"):
-        spool.insert(jobs("c", "b", "d"), whole=True)
+        spool.insert(jobs("c", "b", "d"), all_or_nothing=True)
     with pytest.raises(DuplicateJob, match="'e'"):
-        spool.insert(jobs("e", "e"), whole=True)
+        spool.insert(jobs("e", "e"), all_or_nothing=True)
     assert spool.count() == 2
-    assert spool.insert(jobs("c", "d"), whole=True) == ["spooled", "spooled"]
+    assert spool.insert(jobs("c", "d"), all_or_nothing=True) == ["spooled", "spooled"]
 
 
 def test_a_job_whose_id_is_taken_is_dropped_and_counted(
@@ -322,11 +322,11 @@ def test_a_job_that_was_stored_and_is_archived_by_now_is_not_run_again(spool: Sp
 def test_a_separate_archive_is_read_and_not_waited_for(
     opened: Callable[..., Spool], server: Server, is_away: bool
 ) -> None:
-    elsewhere = Server("sqlite:///archive.db")
-    elsewhere.archive = Shelf(job("made"))
+    archive_engine = Server("sqlite:///archive.db")
+    archive_engine.archive = Shelf(job("made"))
     if is_away:
-        elsewhere.archive.away = EngineUnavailable("connection refused")
-    spool = opened(server, archive=elsewhere)
+        archive_engine.archive.away = EngineUnavailable("connection refused")
+    spool = opened(server, archive=archive_engine)
     server.go()
     spool.insert([job("made"), job("new")])
     server.come_back()
@@ -342,7 +342,7 @@ def test_a_full_spool_says_so_and_takes_all_or_nothing(opened: Callable[..., Spo
     server.go()
     spool.insert(jobs("a", "b"))
     with pytest.raises(QueueFull, match=r"limited to 3 jobs; 2 wait and 2 more came. .* or raise spool_limit"):
-        spool.insert(jobs("c", "d"), whole=True)
+        spool.insert(jobs("c", "d"), all_or_nothing=True)
     assert spool.count() == 2
     assert spool.insert(jobs("c")) == ["spooled"]
     with pytest.raises(QueueFull):
@@ -699,7 +699,7 @@ def examined(spool: Spool) -> tuple[list[str], list[str]]:
 def test_the_doctor_reports_refused_and_dropped_jobs_and_those_of_other_stores(
     opened: Callable[..., Spool], server: Server
 ) -> None:
-    spool, other = opened(server, limit=4), Server("redis://elsewhere")
+    spool, other = opened(server, limit=4), Server("redis://archive_engine")
     other.go()
     opened(other).insert(jobs("z"))
     server.insert([job("mine", version=1000)])
@@ -716,7 +716,7 @@ def test_the_doctor_reports_refused_and_dropped_jobs_and_those_of_other_stores(
     assert wrong[0].startswith("the server refused 1 forwarded jobs, the last one with")
     assert good_to_know == [
         "1 jobs of the spool were dropped; the store already had jobs with their ids",
-        "1 jobs wait in the same spool for redis://elsewhere; an app with that URL forwards them",
+        "1 jobs wait in the same spool for redis://archive_engine; an app with that URL forwards them",
     ]
 
 

@@ -21,8 +21,8 @@ _MOST_SEVERE_FIRST: tuple[AlertState, ...] = ("firing", "acknowledged", "pending
 class Alert(Struct, frozen=True, kw_only=True):
     """A rule that holds, or held, for these labels. `since` is when that began, `fired_at` when it fired.
 
-    `figures` are the last values. `told` counts the notifications; `silenced`: notifications are muted now; `no_data`:
-    there is no current value, so it is unknown whether the rule still holds.
+    `figures` are the last values. `notified` counts the notifications; `silenced`: notifications are muted now;
+    `no_data`: there is no current value, so it is unknown whether the rule still holds.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Alert(Struct, frozen=True, kw_only=True):
     resolved_by: str | None
     note: str | None
     runbook: str | None
-    told: int
+    notified: int
     silenced: bool
     no_data: bool
 
@@ -146,7 +146,7 @@ def shown_alert(alert: core.AlertRow, silences: list[core.SilenceRow], now: int)
         resolved_by=alert.resolved_by,
         note=alert.note,
         runbook=alert.runbook,
-        told=alert.told,
+        notified=alert.notified,
         silenced=any(silence.mutes(alert.rule, alert.all_labels, now) for silence in silences),
         no_data=alert.no_data_since is not None,
     )

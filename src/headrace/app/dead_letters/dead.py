@@ -84,13 +84,13 @@ class Dead:
         dead_letters = [dead_letter_of(row, self._services) for row in rows[:most]]
         return DeadPage(dead_letters, dead_letters[-1].id if len(rows) > most else None)
 
-    def get(self, letter_id: str) -> DeadLetter:
+    def get(self, dead_letter_id: str) -> DeadLetter:
         """The dead letter with this id, or the newest of the job with this id; otherwise DeadLetterNotFound."""
-        return dead_letter_of(self._row(letter_id), self._services)
+        return dead_letter_of(self._row(dead_letter_id), self._services)
 
-    def history(self, letter_id: str) -> builtins.list[HistoryEntry]:
+    def history(self, dead_letter_id: str) -> builtins.list[HistoryEntry]:
         """The history of its job, oldest first; if the job is deleted, the last entries kept in the dead letter."""
-        dead_letter = self._row(letter_id)
+        dead_letter = self._row(dead_letter_id)
         try:
             return self._services.history_of(self._services.row(dead_letter.job_id))[0]
         except JobNotFound:
@@ -138,7 +138,7 @@ class Dead:
 
     def requeue(
         self,
-        letter_id: str,
+        dead_letter_id: str,
         *,
         priority_boost: int | None = None,
         by: str | None = None,
@@ -153,14 +153,14 @@ class Dead:
         under its id. A job that was requeued `max_requeues` times is not requeued: its dead letter becomes
         permanently_failed, as the result shows. The defaults of that limit and of the boost are settings.
         """
-        row = self._row(letter_id)
+        row = self._row(dead_letter_id)
         request = self._request(row.id, priority_boost, max_requeues)
         if args is not None or kwargs is not None:
             payload = self._edited(row, args, kwargs)
             request = replace(request, payload=payload, checksum=codec.checksum(payload))
         (done,) = self._services.engine.dead_letters.requeue([request], _who(by), _text(note), _detail(by))
         if done.result == "missing":
-            raise DeadLetterNotFound(letter_id)
+            raise DeadLetterNotFound(dead_letter_id)
         if done.result == "resolved":
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         if done.result == "busy":
@@ -212,10 +212,10 @@ class Dead:
         skipped = counts["resolved"] + counts["missing"] + counts["busy"]
         return BulkRequeue(sum(counts.values()), requeued, counts["used_up"], skipped, False, until)
 
-    def _request(self, letter_id: str, boost: int | None, most: int | None) -> RequeueRequest:
+    def _request(self, dead_letter_id: str, boost: int | None, most: int | None) -> RequeueRequest:
         boost = self._settings.priority_boost if boost is None else boost
         most = self._settings.max_requeues if most is None else most
-        return RequeueRequest(letter_id, _boost(boost), _count("max_requeues", most))
+        return RequeueRequest(dead_letter_id, _boost(boost), _count("max_requeues", most))
 
     def _preview(self, which: DeadLetterFilter, most: int, max_requeues: int) -> BulkRequeue:
         matched = used_up = 0
@@ -253,22 +253,24 @@ class Dead:
 
     # -- resolving
 
-    def resolve(self, letter_id: str, status: str, *, by: str | None = None, note: str | None = None) -> DeadLetter:
+    def resolve(
+        self, dead_letter_id: str, status: str, *, by: str | None = None, note: str | None = None
+    ) -> DeadLetter:
         """Resolve a dead letter as manually_resolved, permanently_failed or cancelled; its job does not change."""
         if status not in RESOLUTIONS:
             raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
-        row = self._row(letter_id)
+        row = self._row(dead_letter_id)
         if not self._services.engine.dead_letters.resolve([row.id], status, _who(by), _text(note)):
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         return self.get(row.id)
 
-    def note(self, letter_id: str, text: str, *, by: str | None = None) -> DeadLetter:
+    def note(self, dead_letter_id: str, text: str, *, by: str | None = None) -> DeadLetter:
         """Add a note to a dead letter of any status."""
-        row = self._row(letter_id)
+        row = self._row(dead_letter_id)
         if not _text(text):
             raise InvalidJob("note: expected a text that is not empty")
         if not self._services.engine.dead_letters.note(row.id, text, _who(by)):
-            raise DeadLetterNotFound(letter_id)
+            raise DeadLetterNotFound(dead_letter_id)
         return self.get(row.id)
 
     def purge(
@@ -291,12 +293,12 @@ class Dead:
             removed += done
         return removed
 
-    def delete(self, letter_id: str) -> bool:
+    def delete(self, dead_letter_id: str) -> bool:
         """Delete a dead letter of any status; False if it is already deleted. Its job does not change."""
-        return bool(self._services.engine.dead_letters.remove([self._row(letter_id).id]))
+        return bool(self._services.engine.dead_letters.remove([self._row(dead_letter_id).id]))
 
-    def _row(self, letter_id: str) -> DeadLetterRow:
-        dead_letters, name = self._services.engine.dead_letters, check_text("dead letter", letter_id)
+    def _row(self, dead_letter_id: str) -> DeadLetterRow:
+        dead_letters, name = self._services.engine.dead_letters, check_text("dead letter", dead_letter_id)
         for row in dead_letters.get([name]) or dead_letters.latest([name]):
             return row
         raise DeadLetterNotFound(name)

@@ -94,8 +94,8 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 class DeadPage(Sequence[DeadLetter]):
     """Some dead letters, newest first. `cursor` continues after them, None at the end."""
 
-    def __init__(self, letters: list[DeadLetter], cursor: str | None) -> None:
-        self.letters = letters
+    def __init__(self, dead_letters: list[DeadLetter], cursor: str | None) -> None:
+        self.dead_letters = dead_letters
         self.cursor = cursor
 
     @overload
@@ -103,16 +103,16 @@ class DeadPage(Sequence[DeadLetter]):
     @overload
     def __getitem__(self, index: slice) -> list[DeadLetter]: ...
     def __getitem__(self, index: int | slice) -> DeadLetter | list[DeadLetter]:
-        return self.letters[index]
+        return self.dead_letters[index]
 
     def __len__(self) -> int:
-        return len(self.letters)
+        return len(self.dead_letters)
 
     def __iter__(self) -> Iterator[DeadLetter]:
-        return iter(self.letters)
+        return iter(self.dead_letters)
 
     def __repr__(self) -> str:
-        return f"<DeadPage of {len(self.letters)}{', more follow' if self.cursor else ''}>"
+        return f"<DeadPage of {len(self.dead_letters)}{', more follow' if self.cursor else ''}>"
 
 
 class DeadGroup(Struct, frozen=True):

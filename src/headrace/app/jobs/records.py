@@ -110,7 +110,7 @@ def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
 
 def result_of(job: Job[Any]) -> Any:
     """The result of a completed job as JSON, with tags for types that JSON lacks."""
-    return _shown(job, "result", job.whole.result)
+    return _shown(job, "result", job.full_row.result)
 
 
 def log_of(line: LogEntry, job: Job[Any]) -> LogEntry:

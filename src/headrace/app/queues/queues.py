@@ -128,7 +128,7 @@ class Queue:
             queries.pause_queue(self.name, False)
         if row.rules:
             queries.set_queue_rules(self.name, QueueRules())
-        self._services.engine.staleness_store.order_policy("queue", self.name, None)
+        self._services.engine.staleness_store.override_policy("queue", self.name, None)
         return deleted
 
     def pause(self) -> None:

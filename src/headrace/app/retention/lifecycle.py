@@ -50,7 +50,7 @@ class Lifecycles:
 
     # -- policies
 
-    def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
+    def policy(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """The policy of jobs of this task in this queue, and where each field is set; without either, of any job."""
         if task is not None:
             check_task_name(task)
@@ -58,11 +58,11 @@ class Lifecycles:
             check_queue("queue", queue)
         return policy_of(self._policies(), task, queue)
 
-    def all_terms(self) -> list[PolicyLayers]:
+    def policies(self) -> list[PolicyLayers]:
         """All tasks and queues with a policy, set in code or by an operator."""
         return [policy_layers(row) for row in self._services.policies()]
 
-    def terms_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
+    def policies_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
         """The policy of any job, under ("any", "job"), and of each of those: ("queue", "mail"), ("task", "send")."""
         rows = self._services.policies()
         policies = Policies(rows, self._settings)
@@ -81,15 +81,15 @@ class Lifecycles:
         "default" removes a field set before, and omitted fields stay. Workers apply it at their next check.
         """
         kind, name = _named(task, queue)
-        after = changed_policy(self._policies().row(kind, name).ordered, fields)
-        self._services.engine.staleness_store.order_policy(kind, name, after)
-        return self.terms(task=task, queue=queue)
+        after = changed_policy(self._policies().row(kind, name).override, fields)
+        self._services.engine.staleness_store.override_policy(kind, name, after)
+        return self.policy(task=task, queue=queue)
 
     def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """Remove all fields that operators set for a task or a queue; returns the remaining policy."""
         kind, name = _named(task, queue)
-        self._services.engine.staleness_store.order_policy(kind, name, None)
-        return self.terms(task=task, queue=queue)
+        self._services.engine.staleness_store.override_policy(kind, name, None)
+        return self.policy(task=task, queue=queue)
 
     def sync(self) -> list[str]:
         """Store the policies declared with @app.task(lifecycle=...); returns the names of new and changed tasks.
@@ -218,9 +218,9 @@ class Lifecycles:
             if cursor is None:
                 return [state_ages(ages[key]) for key in sorted(ages)]
 
-    aterms = twin(terms)
-    aall_terms = twin(all_terms)
-    aterms_by_name = twin(terms_by_name)
+    apolicy = twin(policy)
+    apolicies = twin(policies)
+    apolicies_by_name = twin(policies_by_name)
     aconfigure = twin(configure)
     areset = twin(reset)
     aarchive = twin(archive)

@@ -37,16 +37,16 @@ class LifecyclePolicy(Struct, frozen=True, kw_only=True):
 
 
 class PolicyLayers(Struct, frozen=True):
-    """The policy of a task or a queue: `declared` in code, `ordered` by an operator. Seconds."""
+    """The policy of a task or a queue: `declared` in code, `override` by an operator. Seconds."""
 
     kind: Kind
     name: str
     declared: dict[str, Any]
-    ordered: dict[str, Any]
+    override: dict[str, Any]
 
 
 def policy_layers(row: PolicyRow) -> PolicyLayers:
-    return PolicyLayers(row.kind, row.name, _set_fields(row.declared), _set_fields(row.ordered))
+    return PolicyLayers(row.kind, row.name, _set_fields(row.declared), _set_fields(row.override))
 
 
 def _set_fields(policy: StoredPolicy) -> dict[str, Any]:

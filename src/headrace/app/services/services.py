@@ -161,7 +161,7 @@ class Services:
     def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> JobRowPage:
         return self.engine.queries.find(structs.replace(which, states=states), _BATCH, cursor, light=True)
 
-    def amend(self, job_id: str, changes: JobUpdate) -> bool:
+    def update(self, job_id: str, changes: JobUpdate) -> bool:
         changed = self.engine.queries.update(job_id, changes)
         if not changed:
             self._refuse_if_spooled([job_id])

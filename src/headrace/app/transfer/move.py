@@ -315,7 +315,7 @@ class StoreCopy:
             if not some:  # a worker is settling the job now
                 time.sleep(_SETTLE_INTERVAL)
         if taken:
-            self._source.ring("orders")  # notify their workers at once, not with their next heartbeat
+            self._source.ring("commands")  # notify their workers at once, not with their next heartbeat
         return taken
 
     def _first_missing(self) -> int:

@@ -52,7 +52,7 @@ def _copy_policies(source: StoreView, target: Engine, merged: bool) -> None:
     rows = [row for key, row in _policies_in(source).items() if key not in known]
     target.staleness_store.declare_policy(rows)
     for row in rows:
-        target.staleness_store.order_policy(row.kind, row.name, row.ordered)
+        target.staleness_store.override_policy(row.kind, row.name, row.override)
 
 
 def _copy_documents(source: StoreView, target: Engine) -> None:
@@ -174,8 +174,8 @@ def _differing_documents(source: StoreView, target: Engine) -> Iterator[SettingD
 
 
 def _differing_layers(original: PolicyRow, copy: PolicyRow) -> str:
-    layers = [name for name in ("declared", "ordered") if getattr(original, name) != getattr(copy, name)]
-    return f"its {' and '.join(layers)} terms"
+    layers = [name for name in ("declared", "override") if getattr(original, name) != getattr(copy, name)]
+    return f"its {' and '.join(layers)} policy"
 
 
 def _missing_occurrences(source: StoreView, target: Engine, schedule_id: str) -> list[Occurrence]:

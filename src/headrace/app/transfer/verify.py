@@ -184,7 +184,7 @@ def _was_changed_by_new_jobs(original: JobExport, copy: JobExport) -> bool:
         return _is_same(original, copy)
     if _history(copy)[: len(before)] != before or original.job.created_at != copy.job.created_at:
         return False
-    return all(history_row.event == Trigger.AMEND and history_row.detail in _BY_NEW_JOBS for history_row in since)
+    return all(history_row.event == Trigger.UPDATE and history_row.detail in _BY_NEW_JOBS for history_row in since)
 
 
 def _history(job_export: JobExport) -> list[HistoryRow]:

@@ -68,7 +68,7 @@ class OtelMetrics:
     def began(self, claim: Claim, now: int) -> None:
         self._wait.record(max(now - claim.run_at, 0) / 1000, _attributes(claim.task, claim.queue))
 
-    def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
+    def record_end(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
         attributes = _attributes(claim.task, claim.queue)
         state = "lost" if outcome is None else outcome.state.value
         self._duration.record(seconds, {**attributes, "headrace.outcome": state})

@@ -119,8 +119,8 @@ class OtelTracer:
         self._counts.began(claim, self._app.clock.now())
         return AttemptSpan(self, claim, trace_context, span, log)
 
-    def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
-        self._counts.ended(claim, outcome, seconds)
+    def record_end(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
+        self._counts.record_end(claim, outcome, seconds)
 
     def links_of(self, claim: Claim, trace_context: TraceContext) -> Iterator[tuple[str, SpanContext]]:
         """The spans to link to, each with the kind of link: the previous attempt, and parents."""
@@ -173,7 +173,7 @@ class AttemptSpan:
     def has_past(self) -> bool:
         return self._span.is_recording() and (self._claim.version > 2 or self._trace_context.has_dependencies)
 
-    def look_back(self) -> None:
+    def link_predecessors(self) -> None:
         if self.has_past:
             for kind, linked in self._spans.links_of(self._claim, self._trace_context):
                 if linked.is_valid:
@@ -198,7 +198,7 @@ class AttemptSpan:
         contexts.detach(context)
 
     def end(self, outcome: Outcome | None) -> None:
-        self._spans.ended(self._claim, outcome, time.monotonic() - self._began)
+        self._spans.record_end(self._claim, outcome, time.monotonic() - self._began)
         if self._span.is_recording():
             self._record(outcome)
         self._span.end()

@@ -56,8 +56,8 @@ class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AlertRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of a rule for these labels. `since` is when it began to hold.
 
-    `told_at` is the time of the last notification, also of the alert before it; `told` is the number of notifications
-    of this alert. An alert raised `by_hand` has no rule that would end it, so it stores its own `cooldown`.
+    `notified_at` is the time of the last notification, also of the alert before it; `notified` is the number of
+    notifications of this alert. An alert raised `by_hand` has no rule that would end it: it stores its own `cooldown`.
     """
 
     id: str
@@ -76,8 +76,8 @@ class AlertRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
     resolved_at: int | None = None
     resolved_by: str | None = None
-    told_at: int | None = None
-    told: int = 0
+    notified_at: int | None = None
+    notified: int = 0
     no_data_since: int | None = None
     notify: tuple[str, ...] | None = None
     by_hand: bool = False
@@ -149,8 +149,8 @@ def step(
     muted: bool = False,
 ) -> AlertTransition:
     """The alert after this evaluation. `muted` says that it is silenced."""
-    if before is not None and before.told_at is not None:
-        before = replace(before, told_at=_not_ahead(before.told_at, rule.cooldown, now))
+    if before is not None and before.notified_at is not None:
+        before = replace(before, notified_at=_not_ahead(before.notified_at, rule.cooldown, now))
     known = before if before is not None and before.is_open else None
     if evaluation.holds is None:
         return _no_data(known, before, now, muted)
@@ -183,7 +183,7 @@ def _new_alert(rule: AlertRuleRow, series: dict[str, str], before: AlertRow | No
         state="pending",
         since=now,
         summary="",
-        told_at=None if before is None else before.told_at,
+        notified_at=None if before is None else before.notified_at,
     )
 
 
@@ -196,8 +196,8 @@ def _holding(rule: AlertRuleRow, alert: AlertRow, now: int, muted: bool) -> Aler
     if is_new:
         alert = replace(alert, state="firing", fired_at=now)
     if _is_cooldown_over(alert, rule.cooldown, now) and not muted:
-        sent = replace(alert, told_at=now, told=alert.told + 1)
-        return AlertTransition(sent, "repeated" if alert.told else "raised", notify=True)
+        sent = replace(alert, notified_at=now, notified=alert.notified + 1)
+        return AlertTransition(sent, "repeated" if alert.notified else "raised", notify=True)
     return AlertTransition(alert, "raised" if is_new else None)
 
 
@@ -225,7 +225,7 @@ def _no_data(known: AlertRow | None, before: AlertRow | None, now: int, muted: b
 def resolve(alert: AlertRow, now: int, *, by: str | None = None, muted: bool = False) -> AlertTransition:
     """Resolve the alert. It notifies of the end if it notified of the beginning."""
     return AlertTransition(
-        replace(alert, state="resolved", resolved_at=now, resolved_by=by), "resolved", alert.told > 0 and not muted
+        replace(alert, state="resolved", resolved_at=now, resolved_by=by), "resolved", alert.notified > 0 and not muted
     )
 
 
@@ -244,7 +244,7 @@ def is_removable(alert: AlertRow, cooldown: int, now: int) -> bool:
 
 def _is_cooldown_over(alert: AlertRow, cooldown: int, now: int) -> bool:
     """Whether the cooldown is over. A time further ahead than the cooldown comes from a wrong clock."""
-    return alert.told_at is None or not now - cooldown < alert.told_at <= now + cooldown
+    return alert.notified_at is None or not now - cooldown < alert.notified_at <= now + cooldown
 
 
 def _not_ahead(since: int, span: int, now: int) -> int:

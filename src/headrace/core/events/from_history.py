@@ -86,7 +86,7 @@ _PARTS: dict[str, Callable[[Entry], list[Part]]] = {
     Trigger.CANCEL: _single("job.cancelled"),
     Trigger.EXPIRE: _single("job.cancelled"),
     Trigger.HURRY: _single("job.promoted"),
-    Trigger.AMEND: _single("job.amended"),
+    Trigger.UPDATE: _single("job.updated"),
     Trigger.STALE: lambda entry: [
         ("job.stale", _reason(entry)),
         ("job.failed", {**_reason(entry), "error": "StaleJob"}),

@@ -11,7 +11,7 @@ from headrace.core.damaged_records import read_or
 from headrace.core.documents import STAYS, Document
 
 KIND = f"{STAYS}vitals"
-HOLDS = 60_000  # ms after which a report is outdated
+HOLDS = 180_000  # ms after which a report is outdated; an idle process reports every two minutes
 KEPT = 3_600_000
 
 

@@ -33,9 +33,9 @@ class _Source:
     __slots__ = ("_head", "_lock", "_low", "_ms", "_random")
 
     def __init__(self) -> None:
-        self.start_afresh()
+        self.reset_after_fork()
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """A forked child must neither repeat its parent's ids nor wait for a lock of a parent's thread."""
         self._lock = threading.Lock()
         # Not the random module's own state: a user's random.seed() would make all processes alike.
@@ -75,7 +75,7 @@ class _Source:
 
 _source = _Source()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_source.start_afresh)
+    os.register_at_fork(after_in_child=_source.reset_after_fork)
 
 
 def new_id(now_ms: int) -> str:

@@ -71,7 +71,14 @@ def with_dead_letter(outcomes: list[Outcome], switch: bool | Collection[str]) ->
 
 def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
     return Outcome(
-        claim.id, claim.version, Trigger.SNOOZE, State.SCHEDULED, now, run_at=now + delay, refund=1, reason=reason
+        claim.id,
+        claim.version,
+        Trigger.SNOOZE,
+        State.SCHEDULED,
+        now,
+        run_at=now + delay,
+        attempt_refund=1,
+        reason=reason,
     )
 
 
@@ -84,7 +91,7 @@ def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None 
         State.SCHEDULED,
         now,
         run_at=until,
-        refund=1,
+        attempt_refund=1,
         reason=reason,
         awaits=awaits,
         awaited_number=number,
@@ -93,12 +100,12 @@ def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None 
 
 def release(claim: Claim, reason: str, now: int) -> Outcome:
     """Release a started job, because its worker stops."""
-    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, refund=1, reason=reason)
+    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, attempt_refund=1, reason=reason)
 
 
 def give_back(claim: Claim, now: int) -> Outcome:
     """Release a prefetched job that was not started."""
-    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, refund=1, quiet=True)
+    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, attempt_refund=1, quiet=True)
 
 
 def starts_again(outcome: Outcome) -> bool:

@@ -132,7 +132,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     state: State
     at: int
     run_at: int | None = None
-    refund: int = 0
+    attempt_refund: int = 0
     result: str | None = None
     result_checksum: int | None = None
     reason: str | None = None

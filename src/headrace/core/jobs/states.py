@@ -42,7 +42,7 @@ class Trigger(StrEnum):
     STALE = "stale"
     REVIVE = "revive"
     HURRY = "hurry"
-    AMEND = "amend"
+    UPDATE = "update"
     DELETE = "delete"
     # Events in the history that change no state, so the table has no row for them.
     LEASE_LOST = "lease lost"
@@ -128,7 +128,7 @@ TRANSITIONS: dict[Trigger, Transition] = {
             {_S.PENDING},
             "promote now; a waiting one runs without those it waits for",
         ),
-        _row(Trigger.AMEND, NOT_STARTED, set(NOT_STARTED), "an operator changed priority, queue or run_at"),
+        _row(Trigger.UPDATE, NOT_STARTED, set(NOT_STARTED), "an operator changed priority, queue or run_at"),
         _row(Trigger.DELETE, frozenset(State) - {_S.RUNNING}, set(), "the row is gone"),
     )
 }
@@ -151,7 +151,7 @@ def _names(states: frozenset[State]) -> list[str]:
 
 def _edges() -> Iterator[str]:
     for event, row in TRANSITIONS.items():
-        if event is Trigger.AMEND:
+        if event is Trigger.UPDATE:
             continue
         for source in _names(row.sources):
             for target in _names(row.targets):

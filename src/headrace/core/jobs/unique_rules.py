@@ -34,7 +34,7 @@ class UniqueRule(Struct, frozen=True, array_like=True):
     act: Act = "keep"
 
     @property
-    def amends(self) -> bool:
+    def updates(self) -> bool:
         return self.act in ("replace", "reschedule")
 
 

@@ -197,7 +197,7 @@ class ClaimOrder(NamedTuple):
 _STRICT = ClaimOrder("priority")
 
 
-def in_turn(
+def round_robin(
     lanes: Iterable[Sequence[QueuedJob]], order: ClaimOrder = _STRICT, served: Mapping[int, str] | None = None
 ) -> list[QueuedJob]:
     """The heads of several lanes in a fair order: of equally urgent ones, one of each lane in turn.

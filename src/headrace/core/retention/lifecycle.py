@@ -81,16 +81,16 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
 
 
 class PolicyRow(Struct, frozen=True, array_like=True):
-    """The policy of a task or a queue: `declared` by the code of the task, and over it `ordered` by an operator."""
+    """The policy of a task or a queue: `declared` by the code of the task, and over it `override` by an operator."""
 
     kind: Kind
     name: str
     declared: StoredPolicy = StoredPolicy()
-    ordered: StoredPolicy = StoredPolicy()
+    override: StoredPolicy = StoredPolicy()
 
     @property
     def policy(self) -> StoredPolicy:
-        return self.ordered.over(self.declared)
+        return self.override.over(self.declared)
 
 
 POLICY_FIELDS = StoredPolicy.__struct_fields__
@@ -217,7 +217,7 @@ class Policies:
         for kind, name in named:
             if name is not None:
                 row = self.row(kind, name)
-                yield f"{kind}, by an operator", row.ordered
+                yield f"{kind}, by an operator", row.override
                 yield f"{kind}, by its code", row.declared
 
 

@@ -93,7 +93,7 @@ class StaleAction(Struct, frozen=True, array_like=True):
 
 def age_query(rows: Iterable[PolicyRow], settings: DefaultPolicy, now: int, share: float = WARNING_AT) -> AgeQuery:
     """The query that misses no stale job, whatever the policies of its task and queue are."""
-    policies = [default_policy(settings), *(policy for row in rows for policy in (row.declared, row.ordered))]
+    policies = [default_policy(settings), *(policy for row in rows for policy in (row.declared, row.override))]
     since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(policies, name))}
     oldest = _least(policies, "max_age")
     return AgeQuery(since, None if oldest is None else now - round(share * oldest))

@@ -86,7 +86,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
                 return True
         if _TIMEOUT in ancestry:
             return self.on_timeout
-        return not on and _is_passing(ancestry)
+        return not on and _is_transient(ancestry)
 
     def delay(self, attempt: int, error: BaseException, spread: float) -> Delay | Awaitable[Delay]:
         """Seconds to wait after this attempt. `spread` in 0..1 is the caller's draw; a function's delay stays as is."""
@@ -145,7 +145,7 @@ def as_retry(value: Any, usual: Retry | None = None) -> Retry:
     return structs.replace(usual or Retry(), limit=limit)
 
 
-def _is_passing(ancestry: list[str]) -> bool:
+def _is_transient(ancestry: list[str]) -> bool:
     """Whether an error that no rule names may pass by itself; the nearest class decides."""
     for name in ancestry:
         if name in RETRIED_BY_DEFAULT:

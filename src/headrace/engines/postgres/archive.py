@@ -39,13 +39,13 @@ from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.archive")
 
-REST = "rest"
+DEFAULT = "default"
 _PREFIX = "headrace_archive_"
 _BOUNDS = re.compile(r"FROM \('?(-?\d+)'?\) TO \('?(-?\d+)'?\)")
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 _CREATE = "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)"
 # A partition cannot be attached while jobs of its time are in the default partition.
-_TAKE_FROM_REST = """WITH taken AS (DELETE FROM {} WHERE finished_at >= {} AND finished_at < {} RETURNING *)
+_TAKE_FROM_DEFAULT = """WITH taken AS (DELETE FROM {} WHERE finished_at >= {} AND finished_at < {} RETURNING *)
     INSERT INTO {} SELECT * FROM taken"""
 _ATTACH = "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})"
 _FILTERS = ("queue", "task", "tag", "since", "until")
@@ -61,7 +61,7 @@ class _Partition(NamedTuple):
     @property
     def name(self) -> str:
         """2026-W46 for headrace_archive_2026_w46."""
-        return self.table.removeprefix(_PREFIX).replace("_", "-").upper() if self.since is not None else REST
+        return self.table.removeprefix(_PREFIX).replace("_", "-").upper() if self.since is not None else DEFAULT
 
 
 class PostgresArchiveHost(Protocol):
@@ -142,7 +142,7 @@ class PostgresArchive:
             db.execute(_LOCK_TIMEOUT)
             table, bounds = self._table(name), [sql.Literal(bound) for bound in span]
             db.execute(sql.SQL(_CREATE).format(table, self._parent()))
-            db.execute(sql.SQL(_TAKE_FROM_REST).format(self._table(REST), *bounds, table))
+            db.execute(sql.SQL(_TAKE_FROM_DEFAULT).format(self._table(DEFAULT), *bounds, table))
             db.execute(sql.SQL(_ATTACH).format(self._parent(), table, *bounds))
 
         try:
@@ -154,7 +154,7 @@ class PostgresArchive:
                 log.info("partition %s of the archive overlaps an existing one, which is used", name)
                 self._known.add(name)
             elif name not in self._failed:
-                log.error("partition %s of the archive cannot be created: %s; its jobs go to %s", name, error, REST)
+                log.error("partition %s of the archive cannot be created: %s; its jobs go to %s", name, error, DEFAULT)
                 self._failed.add(name)
                 self._unreported.append(name)
             return False

@@ -54,10 +54,10 @@ class ConnectionPool:
 
     def __init__(self, address: PostgresUrl) -> None:
         self.address = address
-        self.start_afresh()
+        self.reset_after_fork()
         _servers.add(self)
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start without connections, as in a forked child."""
         self._lock = threading.Lock()
         self._idle: list[tuple[Connection, float]] = []
@@ -255,7 +255,7 @@ _parents_connections: list[object] = []  # dropped unclosed, they would cause wa
 def _start_all_afresh() -> None:
     for server in list(_servers):
         _parents_connections.append(server._backends)
-        server.start_afresh()
+        server.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

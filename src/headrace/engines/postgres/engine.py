@@ -101,10 +101,10 @@ class PostgresEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
         at = self.at(now)
-        fresh = self._inserts(jobs, whole, at, self.rules_for_inserts)
+        fresh = self._inserts(jobs, all_or_nothing, at, self.rules_for_inserts)
         for queue in {job.queue for job in jobs}:
             self._server_bells.ring(f"work:{queue}")
         return fresh
@@ -116,7 +116,7 @@ class PostgresEngine:
         return self._rules_cache
 
     def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         self.prepare()
         at = self.at(now)
@@ -125,7 +125,7 @@ class PostgresEngine:
         lengths, with_lanes = rules.lengths_of(queues), rules.candidates_with_lanes(candidates)
 
         def store(tx: Transaction) -> list[UniqueResult]:
-            results = unique_insert.run(unique_insert.insert_unique(with_lanes, whole, lengths, at), tx)
+            results = unique_insert.run(unique_insert.insert_unique(with_lanes, all_or_nothing, lengths, at), tx)
             if any(result.kind in ("replaced", "rescheduled") for result in results):
                 tx.fetch("ring", channel=self._channel, messages=as_json(["work"]))
             return results

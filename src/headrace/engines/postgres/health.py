@@ -73,7 +73,7 @@ def _of_archive(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
     if stray := _one(db, qualified(_UNSORTED, address.schema)):
         yield Finding(
             code="archive_unsorted",
-            sentence=f"{stray} archived jobs are in headrace_archive_rest because their partition could not be created",
+            sentence=f"{stray} archived jobs are in headrace_archive_default: their partition could not be created",
             advice="may the user of the URL create tables in the schema? A later retention run moves them",
             count=stray,
         )
@@ -106,7 +106,7 @@ STORAGE = """SELECT c.relname, CASE WHEN c.relispartition THEN 'partition' ELSE 
     coalesce(pg_stat_get_live_tuples(c.oid), 0)::bigint, coalesce(pg_total_relation_size(c.oid), 0)::bigint
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname = ANY(%s) ORDER BY c.relname"""
-_UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
+_UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_default LIMIT 10000) AS found"
 # Only of an archive in use: one without partitions needs none.
 _NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (
     SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO [^0-9]*([0-9]+)'))::bigint AS until,

@@ -45,26 +45,36 @@ class Insert:
         self._refuse_if_moved = refuse_if_moved
         self._known_queues: set[str] = set()
 
-    def __call__(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
+    def __call__(
+        self, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, rules: Callable[[], RulesCache]
+    ) -> list[bool]:
         """Which of the jobs are new. `rules` are read again for each try."""
         try:
-            return self._insert(jobs, whole, now, rules)
+            return self._insert(jobs, all_or_nothing, now, rules)
         except ConnectionLost:
-            return self._insert_again(jobs, whole, now, rules)
+            return self._insert_again(jobs, all_or_nothing, now, rules)
 
     def forget(self) -> None:
         """Forget the known queues: the tables may be others."""
         self._known_queues.clear()
 
-    def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
+    def _insert(
+        self, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, rules: Callable[[], RulesCache]
+    ) -> list[bool]:
         names = {job.queue for job in jobs}
         known = rules()
         lengths, jobs = known.lengths_of(names), known.with_lanes(jobs)
-        if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
+        if (
+            len(jobs) == 1
+            and jobs[0].tags is None
+            and not all_or_nothing
+            and not lengths
+            and names <= self._known_queues
+        ):
             return [self._insert_one(jobs[0])]
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
         values |= event_params(page(arrivals(jobs)) if self._record_events else None)
-        sql = self._sql["insert_whole" if whole else "insert"]
+        sql = self._sql["insert_whole" if all_or_nothing else "insert"]
         try:
             if lengths:
                 added = self._server.transact(lambda db: self._insert_if_room(db, sql, values, jobs, lengths))
@@ -104,14 +114,14 @@ class Insert:
         return scalar(db, sql, values)
 
     def _insert_again(
-        self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]
+        self, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, rules: Callable[[], RulesCache]
     ) -> list[bool]:
         """Insert after a lost answer. The jobs may exist, or appear meanwhile: the server goes on without us."""
         existing = self.stored(jobs)
         left = [job for job in jobs if job.id not in existing]
         try:
             if left:
-                self._insert(left, whole, now, rules)
+                self._insert(left, all_or_nothing, now, rules)
         except DuplicateJob:
             if not self.stored(left).issuperset(job.id for job in left):
                 raise

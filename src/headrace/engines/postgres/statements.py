@@ -22,7 +22,7 @@ from headrace.engines.sql.records import FILES, RECORDS
 
 _TABLE = re.compile(
     r"\bheadrace_(?:jobs|flows|dependencies|tags|history|logs|steps|dead_letters|queues|tasks|policies|rate_buckets"
-    r"|schedules|occurrences|workers|documents|store|events|schema|archive|archive_rest"
+    r"|schedules|occurrences|workers|documents|store|events|schema|archive|archive_default"
     r"|append_history_events|append_dead_letter_event)\b"
 )
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")

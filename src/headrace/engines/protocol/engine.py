@@ -72,21 +72,21 @@ class WorkerLiveness(Protocol):
 class JobEngine(Protocol):
     """The operations on the path of every job."""
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
         """Insert the jobs and wake workers; for each, whether it is new (False: its id was taken).
 
-        With `whole`, a taken id raises DuplicateJob and nothing is stored. If a queue is too full for
+        With `all_or_nothing`, a taken id raises DuplicateJob and nothing is stored. If a queue is too full for
         all of its jobs, this raises QueueFull and stores nothing. A store that has moved raises StoreMoved.
         """
         ...
 
     def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         """Insert jobs under their unique rules, one after the other: a job may be a duplicate of an earlier one.
 
-        Concurrent inserts of one key are serialized over all processes: only one finds no existing job. With `whole`, a
-        taken id or a refusing rule raises DuplicateJob and nothing is stored.
+        Concurrent inserts of one key are serialized over all processes: only one finds no existing job. With
+        `all_or_nothing`, a taken id or a refusing rule raises DuplicateJob and nothing is stored.
         """
         ...
 
@@ -215,8 +215,8 @@ class Engine(JobEngine, StoreView, Protocol):
         ...
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
-        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "orders" (a worker has a command), "times"
-        (a schedule changed) or "events" (any event was appended).
+        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "commands" (a worker has a command),
+        "schedules" (a schedule changed) or "events" (any event was appended).
 
         A listener that names queues need not be woken for other queues.
         """

@@ -23,7 +23,7 @@ class StalenessStore(Protocol):
         """
         ...
 
-    def order_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
+    def override_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
         """Replace an operator's policy of this task or queue; None removes it."""
         ...
 

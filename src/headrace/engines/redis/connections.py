@@ -167,7 +167,7 @@ class RedisConnections:
             while True:
                 self._idle.pop().disconnect()
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: leave the connections to the parent."""
         inherited = self._idle
         self._reset()
@@ -184,7 +184,7 @@ _all_connections: WeakSet[RedisConnections] = WeakSet()
 
 def _start_all_afresh() -> None:
     for connections in list(_all_connections):
-        connections.start_afresh()
+        connections.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

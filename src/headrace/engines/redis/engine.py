@@ -95,15 +95,15 @@ class RedisEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        return inserts.insert(self.connections, jobs, whole, self.at(now), self._record_events) if jobs else []
+        return inserts.insert(self.connections, jobs, all_or_nothing, self.at(now), self._record_events) if jobs else []
 
     def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         self.prepare()
-        return inserts.insert_unique(self.connections, candidates, whole, self.at(now)) if candidates else []
+        return inserts.insert_unique(self.connections, candidates, all_or_nothing, self.at(now)) if candidates else []
 
     def insert_graph(
         self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None

@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
 
 _insert, _insert_unique, _insert_graph = load("jobs/insert"), load("jobs/insert_unique"), load("flows/insert_graph")
-_AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
+_UPDATABLE = sorted(state.value for state in sources(Trigger.UPDATE))
 
 
 def insert(
-    connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, record_events: bool
+    connections: RedisConnections, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, record_events: bool
 ) -> list[bool]:
     """Insert the jobs whose id is free; for each whether it was."""
-    taken = _run(connections, _insert, jobs, whole, now, int(record_events))
+    taken = _run(connections, _insert, jobs, all_or_nothing, now, int(record_events))
     fresh = [True] * len(jobs)
     for position in taken:
         fresh[position - 1] = False
-    if taken and whole:
+    if taken and all_or_nothing:
         raise DuplicateJob(jobs[taken[0] - 1].id)
     return fresh
 
 
 def insert_unique(
-    connections: RedisConnections, candidates: Sequence[UniqueInsert], whole: bool, now: int
+    connections: RedisConnections, candidates: Sequence[UniqueInsert], all_or_nothing: bool, now: int
 ) -> list[UniqueResult]:
     """Insert the jobs under their unique rules; the result of each."""
     jobs = [candidate.job for candidate in candidates]
     rules = serialization.encode([candidate.rule or False for candidate in candidates])
-    answer = _run(connections, _insert_unique, jobs, whole, now, rules, *_AMENDABLE)
+    answer = _run(connections, _insert_unique, jobs, all_or_nothing, now, rules, *_UPDATABLE)
     return [
         UniqueResult(kind.decode(), job_id.decode()) for kind, job_id in zip(answer[::2], answer[1::2], strict=True)
     ]
@@ -60,9 +60,9 @@ def insert_graph(
 
 
 def _run(
-    connections: RedisConnections, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value
+    connections: RedisConnections, script: Script, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, *more: Value
 ) -> list[Any]:
-    call = (now, int(whole), secrets.randbits(50))
+    call = (now, int(all_or_nothing), secrets.randbits(50))
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs), *more)
     # A second try must not take its own earlier success for another caller's.
     answer: list[Any] = connections.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))

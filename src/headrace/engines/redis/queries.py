@@ -137,7 +137,7 @@ class RedisQueries:
         if not serialization.encodable(job_id):
             return False
         args = serialization.encode((changes.priority, changes.run_at, changes.queue))
-        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.AMEND)]
+        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.UPDATE)]
         detail = changes.format_changes() + actor_suffix(by)
         answer = self._database.connections.run(_update_job, at, job_id, args, detail, *chain.from_iterable(targets))
         return bool(unless_closed(answer))

@@ -17,87 +17,122 @@ from headrace.engines.redis.script_linker import (
 )
 
 _PARTS = {
-    "jobs/insert": ("write_new_jobs", "rare_inserts", "submit_jobs"),
-    "flows/insert_graph": ("write_new_jobs", "rare_inserts", "submit_jobs", "dependencies", "write_graph"),
-    "jobs/insert_unique": ("unique_keys", "write_new_jobs", "task_lanes", "rare_inserts", "submit_jobs"),
-    "jobs/exchange": (
-        "unknown_tasks",
-        "start_jobs",
-        "settle_dependencies",
-        "settle_other",
-        "settle_completed",
-        "due_jobs",
-        "promote_and_expire",
-        "limited_claim",
+    "jobs/insert": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs"),
+    "flows/insert_graph": (
+        "jobs/write_new_jobs",
+        "jobs/rare_inserts",
+        "jobs/submit_jobs",
+        "flows/dependencies",
+        "flows/write_graph",
     ),
-    "jobs/save_step": ("step_records",),
-    "jobs/reap": ("dead_letters", "release", "dependencies"),
-    "retention/mark_stale": ("dead_letters", "dependencies"),
-    "jobs/fail_damaged": ("dead_letters", "dependencies"),
-    "jobs/release_unknown_claims": ("release",),
+    "jobs/insert_unique": (
+        "jobs/unique_keys",
+        "jobs/write_new_jobs",
+        "queues/task_lanes",
+        "jobs/rare_inserts",
+        "jobs/submit_jobs",
+    ),
+    "jobs/exchange": (
+        "jobs/unknown_tasks",
+        "jobs/start_jobs",
+        "flows/settle_dependencies",
+        "jobs/settle_other",
+        "jobs/settle_completed",
+        "jobs/due_jobs",
+        "jobs/promote_and_expire",
+        "queues/limited_claim",
+    ),
+    "jobs/save_step": ("jobs/step_records",),
+    "jobs/reap": ("dead_letters/dead_letters", "jobs/release", "flows/dependencies"),
+    "retention/mark_stale": ("dead_letters/dead_letters", "flows/dependencies"),
+    "jobs/fail_damaged": ("dead_letters/dead_letters", "flows/dependencies"),
+    "jobs/release_unknown_claims": ("jobs/release",),
     "retention/list_finished": ("retention_holds",),
-    "transfer/export_jobs_by_id": ("job_rows", "step_records"),
-    "retention/delete_finished": ("unique_keys", "dependencies", "delete_job", "retention_holds", "hour_index"),
-    "jobs/search_jobs": ("search", "job_rows"),
-    "jobs/count_by_index": ("search",),
-    "jobs/get_jobs": ("job_rows",),
-    "queues/peek_queue": ("lane_heads", "job_rows"),
-    "jobs/move_jobs": ("dead_letters", "unique_keys", "dependencies", "delete_job", "reopen_dependents", "search"),
-    "queues/assign_task_lanes": ("task_lanes",),
-    "queues/rate_state": ("rate_buckets",),
-    "flows/list_dependencies": ("dependencies",),
-    "jobs/list_steps": ("step_records",),
-    "jobs/signal": ("step_records",),
-    "transfer/export_jobs": ("search", "job_rows", "step_records"),
-    "transfer/import_jobs": ("unique_keys", "write_new_jobs", "step_records"),
-    "transfer/import_dependencies": ("dependencies", "write_graph"),
-    "transfer/import_dead_letters": ("dead_letters",),
-    "dead_letters/find": ("dead_letters",),
-    "dead_letters/groups": ("dead_letters",),
-    "dead_letters/stats": ("dead_letters",),
-    "dead_letters/resolve": ("dead_letters",),
-    "dead_letters/note": ("dead_letters",),
-    "dead_letters/add": ("dead_letters", "dependencies"),
+    "transfer/export_jobs_by_id": ("jobs/job_rows", "jobs/step_records"),
+    "retention/delete_finished": (
+        "jobs/unique_keys",
+        "flows/dependencies",
+        "jobs/delete_job",
+        "retention_holds",
+        "jobs/hour_index",
+    ),
+    "jobs/search_jobs": ("jobs/search", "jobs/job_rows"),
+    "jobs/count_by_index": ("jobs/search",),
+    "jobs/get_jobs": ("jobs/job_rows",),
+    "queues/peek_queue": ("queues/lane_heads", "jobs/job_rows"),
+    "jobs/move_jobs": (
+        "dead_letters/dead_letters",
+        "jobs/unique_keys",
+        "flows/dependencies",
+        "jobs/delete_job",
+        "flows/reopen_dependents",
+        "jobs/search",
+    ),
+    "queues/assign_task_lanes": ("queues/task_lanes",),
+    "queues/rate_state": ("queues/rate_buckets",),
+    "flows/list_dependencies": ("flows/dependencies",),
+    "jobs/list_steps": ("jobs/step_records",),
+    "jobs/signal": ("jobs/step_records",),
+    "transfer/export_jobs": ("jobs/search", "jobs/job_rows", "jobs/step_records"),
+    "transfer/import_jobs": ("jobs/unique_keys", "jobs/write_new_jobs", "jobs/step_records"),
+    "transfer/import_dependencies": ("flows/dependencies", "flows/write_graph"),
+    "transfer/import_dead_letters": ("dead_letters/dead_letters",),
+    "dead_letters/find": ("dead_letters/dead_letters",),
+    "dead_letters/groups": ("dead_letters/dead_letters",),
+    "dead_letters/stats": ("dead_letters/dead_letters",),
+    "dead_letters/resolve": ("dead_letters/dead_letters",),
+    "dead_letters/note": ("dead_letters/dead_letters",),
+    "dead_letters/add": ("dead_letters/dead_letters", "flows/dependencies"),
     "documents/put": ("documents",),
     "documents/remove": ("documents",),
     "documents/drop": ("documents",),
-    "dead_letters/purge": ("dead_letters", "delete_dead_letter"),
-    "dead_letters/remove": ("dead_letters", "delete_dead_letter"),
+    "dead_letters/purge": ("dead_letters/dead_letters", "dead_letters/delete_dead_letter"),
+    "dead_letters/remove": ("dead_letters/dead_letters", "dead_letters/delete_dead_letter"),
     "dead_letters/requeue": (
-        "dead_letters",
-        "unique_keys",
-        "write_new_jobs",
-        "rare_inserts",
-        "submit_jobs",
-        "dependencies",
-        "reopen_dependents",
+        "dead_letters/dead_letters",
+        "jobs/unique_keys",
+        "jobs/write_new_jobs",
+        "jobs/rare_inserts",
+        "jobs/submit_jobs",
+        "flows/dependencies",
+        "flows/reopen_dependents",
     ),
-    "maintenance/integrity_counts": ("dependencies",),
-    "maintenance/check_job_keys": ("dependencies",),
-    "maintenance/trim_history": ("search",),
+    "maintenance/integrity_counts": ("flows/dependencies",),
+    "maintenance/check_job_keys": ("flows/dependencies",),
+    "maintenance/trim_history": ("jobs/search",),
     "schedules/put_schedule": ("schedules",),
     "schedules/delete_schedule": ("schedules",),
     "schedules/due_schedules": ("schedules",),
-    "schedules/fire_schedules": ("write_new_jobs", "rare_inserts", "submit_jobs", "schedules"),
+    "schedules/fire_schedules": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs", "schedules"),
 }
 # Rarely needed parts, with their own parts, and when each is created: if a condition holds at its place in the script,
 # or at its first call. A part that an outer block already has is not repeated.
 _IF_NEEDED = {
-    "limited_claim": (
-        ("lane_heads", "claim_order", "lane_rotation", "rate_buckets", "limits", "task_lanes"),
+    "queues/limited_claim": (
+        (
+            "queues/lane_heads",
+            "queues/claim_order",
+            "queues/lane_rotation",
+            "queues/rate_buckets",
+            "queues/limits",
+            "queues/task_lanes",
+        ),
         "limit > 0 and ARGV[14] == '1' or needs_limited_claim()",
     ),
-    "settle_dependencies": (
-        ("dead_letters", "dependencies", "insert_spawned"),
+    "flows/settle_dependencies": (
+        ("dead_letters/dead_letters", "flows/dependencies", "flows/insert_spawned"),
         "ARGV[15] == '1' or call('EXISTS', HAS_DEPENDENCIES) == 1",
     ),
-    "insert_spawned": (("write_new_jobs", "rare_inserts", "submit_jobs", "write_graph"), "ARGV[15] == '1'"),
+    "flows/insert_spawned": (
+        ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs", "flows/write_graph"),
+        "ARGV[15] == '1'",
+    ),
 }
 _WHEN_CALLED: dict[str, tuple[str, ...]] = {
-    "rare_inserts": ("unique_keys", "task_lanes"),
-    "due_jobs": (),
-    "unknown_tasks": (),
-    "settle_other": ("dead_letters",),
+    "jobs/rare_inserts": ("jobs/unique_keys", "queues/task_lanes"),
+    "jobs/due_jobs": (),
+    "jobs/unknown_tasks": (),
+    "jobs/settle_other": ("dead_letters/dead_letters",),
 }
 
 
@@ -135,15 +170,14 @@ def _pieces(parts: Sequence[str], around: frozenset[str]) -> list[Piece]:
     for part in parts:
         if part in around:
             continue
+        name, own = part.rpartition("/")[2], _statements(f"lib/{part}")
         if part in _IF_NEEDED:
             below, condition = _IF_NEEDED[part]
-            found.append(lazy_block_if(part, condition, [*_pieces(below, present), *_statements(f"lib/{part}")]))
+            found.append(lazy_block_if(name, condition, [*_pieces(below, present), *own]))
         elif part in _WHEN_CALLED:
-            found.append(
-                lazy_block_when_called(part, [*_pieces(_WHEN_CALLED[part], present), *_statements(f"lib/{part}")])
-            )
+            found.append(lazy_block_when_called(name, [*_pieces(_WHEN_CALLED[part], present), *own]))
         else:
-            found += _statements(f"lib/{part}")
+            found += own
     return found
 
 

@@ -47,18 +47,18 @@ class RedisStalenessStore:
 
     def policies(self) -> list[PolicyRow]:
         self._database.prepare()
-        declared, ordered = (
+        declared, override = (
             serialization.named(
                 self._database.connections.command("HGETALL", f"{{{self._database.prefix}}}:policies:{name}"),
                 serialization.policy,
             )
-            for name in ("declared", "ordered")
+            for name in ("declared", "override")
         )
         none = StoredPolicy()
         rows = []
-        for key in sorted({*declared, *ordered}):
+        for key in sorted({*declared, *override}):
             kind, _, name = key.partition(":")
-            stored = declared.get(key, none), ordered.get(key, none)
+            stored = declared.get(key, none), override.get(key, none)
             rows.append(PolicyRow("queue" if kind == "queue" else "task", name, *stored))
         return rows
 
@@ -66,8 +66,8 @@ class RedisStalenessStore:
         if rows:
             self._put("declared", [part for row in rows for part in _policy_args(row.kind, row.name, row.declared)])
 
-    def order_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
-        self._put("ordered", _policy_args(kind, name, policy or StoredPolicy()))
+    def override_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
+        self._put("override", _policy_args(kind, name, policy or StoredPolicy()))
 
     def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         self._database.prepare()
@@ -122,7 +122,7 @@ class RedisStalenessStore:
             args += [one.id, one.version, one.action, one.detail, one.fingerprint]
         return [bool(written) for written in self._database.connections.run(_mark_stale, *args)]
 
-    def _put(self, part: Literal["declared", "ordered"], args: Sequence[Value]) -> None:
+    def _put(self, part: Literal["declared", "override"], args: Sequence[Value]) -> None:
         self._database.prepare()
         self._database.connections.run(_set_lifecycle, part, *args, repeat=(part, *args))
 

@@ -18,7 +18,7 @@ def actor_suffix(by: str | None) -> str:
 def topics_of(event: Trigger) -> tuple[str, ...]:
     """The topics to ring after a move: waiting callers, idle workers, or the worker that runs the job."""
     if event is Trigger.CANCEL:
-        return "done", "orders", "work"  # a slot of a limit may be free
+        return "done", "commands", "work"  # a slot of a limit may be free
     return ("done",) if event is Trigger.DELETE else ("work",)
 
 

@@ -76,7 +76,7 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
         if job.id in ids:
             decision.results.append(UniqueResult("taken", job.id))
         elif rule is not None and sibling is not None:
-            if rule.amends:
+            if rule.updates:
                 break
             decision.results.append(UniqueResult("existing" if rule.act == "keep" else "refused", sibling.id))
         elif rule is not None and existing is not None:

@@ -132,7 +132,7 @@ def _add_edges(edges: Sequence[Dependency], existing: Mapping[str, tuple[int, St
     older = [existing[name] for name in {edge.child for edge in edges} if name in existing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
-        yield _history_step(back, Trigger.AMEND, State.WAITING, "it waits for a job that was added", now)
+        yield _history_step(back, Trigger.UPDATE, State.WAITING, "it waits for a job that was added", now)
         yield Fetch("back_to_waiting", {"seqs": as_json(back), "now": now})
     ended_parents = {existing[edge.parent] for edge in edges if edge.parent in existing}
     completed = sorted(seq for seq, state in ended_parents if state is State.COMPLETED)

@@ -222,7 +222,7 @@ class LimitedClaim:
         lanes, window = [unlaned], max(_LANE_BATCH_SIZE, limit)
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, limit, counter)
-            for head in limits.in_turn(lanes, order, rotation.served):
+            for head in limits.round_robin(lanes, order, rotation.served):
                 if len(chosen) < limit and head.seq not in chosen and counter.admit(limits.lane_limits_of(head.lane)):
                     chosen[head.seq] = head
                     rotation.serve(head)

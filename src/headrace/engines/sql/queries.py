@@ -25,7 +25,7 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger, sources
 from headrace.core.jobs.steps import Step
-from headrace.core.queues.limits import QueuedJob, in_turn, needs_of
+from headrace.core.queues.limits import QueuedJob, needs_of, round_robin
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.decisions import actor_suffix, movable_states, state_after, topics_of
 from headrace.engines.shared.operation_timing import timed_part
@@ -123,7 +123,7 @@ class SqlQueries:
         def read(tx: Transaction) -> Any:
             names = ["", *_names.decode(tx.fetch("lanes", queue=queue, beyond="", limit=_LANES_TO_PEEK))]
             lanes = [_heads.decode(tx.fetch("lane_heads", queue=queue, lane=lane, limit=limit)) for lane in names]
-            seqs = as_json([head.seq for head in in_turn(lanes)[:limit]])
+            seqs = as_json([head.seq for head in round_robin(lanes)[:limit]])
             return tx.fetch("rows", seqs=seqs, most=most(light))
 
         return _rows.decode(self._database.read(read))
@@ -225,7 +225,7 @@ class SqlQueries:
             known = self._database.write(lambda tx: tx.run("set_worker_command", id=worker_id, command=command)) == 1
         except UnicodeEncodeError:  # a lone surrogate: there is no such worker
             return False
-        self._database.ring("orders")
+        self._database.ring("commands")
         return known
 
     def _fetch(self, statement: str, **values: Any) -> Any:
@@ -275,7 +275,7 @@ def _actor_detail(by: str | None) -> str | None:
 
 def _update_job(tx: Transaction, job_id: str, changes: JobUpdate, by: str | None, at: int) -> bool:
     refuse_if_closed(tx)
-    where, values = _conditions(tx, Filter(ids=(job_id,)), sorted(sources(Trigger.AMEND)))
+    where, values = _conditions(tx, Filter(ids=(job_id,)), sorted(sources(Trigger.UPDATE)))
     seqs = _numbers.decode(tx.fetch("lock_matching", where, **values, limit=1))
     if not seqs:
         return False
@@ -283,7 +283,7 @@ def _update_job(tx: Transaction, job_id: str, changes: JobUpdate, by: str | None
         tx.run("add_queues", names=as_json([changes.queue]), now=at)
     source = State(tx.fetch("state_of", seq=seqs[0]))
     target = state_after(source, changes.run_at, at)
-    record_moves(tx, seqs, Trigger.AMEND, target, changes.format_changes() + actor_suffix(by), at)
+    record_moves(tx, seqs, Trigger.UPDATE, target, changes.format_changes() + actor_suffix(by), at)
     tx.run("update_job", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
     return True
 

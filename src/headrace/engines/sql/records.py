@@ -84,12 +84,12 @@ def _numbered(name: str, record: type[Struct]) -> type[Struct]:
 class UniqueLookup(Struct, frozen=True, array_like=True):
     """The part of a new job that decides which existing jobs conflict with it.
 
-    If it `amends` what it finds, a job that has begun counts as running, also between two of its runs.
+    If it `updates` what it finds, a job that has begun counts as running, also between two of its runs.
     """
 
     unique_key: str
     conditions: tuple[UniqueCondition, ...]
-    amends: bool
+    updates: bool
 
 
 def _with_job_id(name: str, record: type[Struct]) -> type[Struct]:

@@ -49,7 +49,7 @@ class SqlScheduleStore:
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         put = self._database.write(lambda tx: _add(tx, row) if new else _put(tx, row))
         if put:
-            self._database.ring("times")
+            self._database.ring("schedules")
         return put
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
@@ -61,7 +61,7 @@ class SqlScheduleStore:
 
         deleted = self._database.write(delete)
         if deleted:
-            self._database.ring("times")
+            self._database.ring("schedules")
         return deleted
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:

@@ -75,9 +75,9 @@ class SqlStalenessStore:
         if rows:
             self._database.write(declare)
 
-    def order_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
+    def override_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
         def order(tx: Transaction) -> None:
-            tx.run("order_policy", t=as_json([PolicyRow(kind, name, ordered=policy or StoredPolicy())]))
+            tx.run("override_policy", t=as_json([PolicyRow(kind, name, override=policy or StoredPolicy())]))
             tx.run("drop_empty_policies")
 
         self._database.write(order)
@@ -95,7 +95,7 @@ class SqlStalenessStore:
             return []
         at = self._database.at(now)
         done, effects = self._database.write(lambda tx: mark_stale(tx, actions, at))
-        for topic in {*effects.topics(), *(("orders",) if effects.done else ())}:
+        for topic in {*effects.topics(), *(("commands",) if effects.done else ())}:
             self._database.ring(topic)
         return done
 
@@ -111,8 +111,8 @@ def _ages_in(text: str) -> list[JobAge]:
 
 
 def _row(kind: str, name: str, *stored: str) -> PolicyRow:
-    declared, ordered = (read_or(_policy.decode, text, StoredPolicy()) for text in stored)
-    return PolicyRow("queue" if kind == "queue" else "task", name, declared, ordered)
+    declared, override = (read_or(_policy.decode, text, StoredPolicy()) for text in stored)
+    return PolicyRow("queue" if kind == "queue" else "task", name, declared, override)
 
 
 def _scan(tx: Transaction, query: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:

@@ -62,7 +62,7 @@ def run(steps: Steps[R], tx: Transaction) -> R:
 
 
 def insert_unique(
-    candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
+    candidates: Sequence[UniqueInsert], all_or_nothing: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[UniqueResult]]:
     """Insert the candidates under their rules; `lengths` are the maximum lengths of queues."""
     keys = sorted({candidate.job.unique_key for candidate in candidates if candidate.rule and candidate.job.unique_key})
@@ -70,12 +70,12 @@ def insert_unique(
         yield Fetch("lock_keys", {"keys": as_json(keys)})
     results: list[UniqueResult] = []
     while len(results) < len(candidates):
-        results += yield from _insert_some(candidates[len(results) :], whole, lengths, now)
+        results += yield from _insert_some(candidates[len(results) :], all_or_nothing, lengths, now)
     return results
 
 
 def _insert_some(
-    candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
+    candidates: Sequence[UniqueInsert], all_or_nothing: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[UniqueResult]]:
     """Insert as many candidates as one decision covers; none if an existing job changed meanwhile."""
     yield from refuse_if_moved()
@@ -84,7 +84,7 @@ def _insert_some(
     found = yield from _find(candidates)
     decision = decide(candidates, taken, found)
     results = decision.results
-    if whole:  # before any write: a caller's transaction may have no savepoint to return to
+    if all_or_nothing:  # before any write: a caller's transaction may have no savepoint to return to
         _refuse_conflicts(results)
     moving = [change.job for change in decision.changes.values() if change.moves]
     yield from refuse_if_full([*decision.inserts.values(), *moving], lengths)
@@ -98,7 +98,7 @@ def _insert_some(
         for (place, job), is_fresh in zip(decision.inserts.items(), fresh, strict=True):
             if not is_fresh:
                 results[place] = UniqueResult("taken", job.id)
-    if whole:
+    if all_or_nothing:
         _refuse_conflicts(results)
     return results
 
@@ -135,7 +135,7 @@ def is_arriving(store_status: str | None) -> bool:
 def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
     """The newest existing job for each candidate with a rule, by position."""
     lookups = {
-        place: UniqueLookup(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.amends)
+        place: UniqueLookup(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.updates)
         for place, candidate in enumerate(candidates)
         if candidate.rule is not None and candidate.job.unique_key is not None
     }
@@ -172,7 +172,7 @@ def _refuse_conflicts(results: Sequence[UniqueResult]) -> None:
 
 def _change(changes: list[JobReplacement], now: int) -> Steps[None]:
     for (target, detail), seqs in _by_target(changes, now).items():
-        history_row = {"event": Trigger.AMEND.value, "target": target, "detail": detail, "now": now}
+        history_row = {"event": Trigger.UPDATE.value, "target": target, "detail": detail, "now": now}
         yield Fetch("record_changes", {"seqs": as_json(seqs), **history_row})
     if reschedules := _numbered([change for change in changes if not change.replaces_all]):
         yield Fetch("reschedule_jobs", {"p": as_json(reschedules), "now": now})

@@ -42,7 +42,7 @@ from headrace.engines.shared.sql_files import as_json, load_statements
 from headrace.engines.sql.records import RECORDS
 from headrace.engines.sqlite_file.database import SqliteDatabase, guard_through_forks, scalar
 from headrace.engines.sqlite_file.errors import explained
-from headrace.engines.sqlite_file.turnstile import Turnstile
+from headrace.engines.sqlite_file.writer_lock import WriterLock
 
 SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
@@ -59,7 +59,7 @@ class SqliteArchive:
     def __init__(self, store: SqliteDatabase) -> None:
         self._store = store
         self._folder = store.folder / "archive"
-        self.start_afresh()
+        self.reset_after_fork()
         guard_through_forks(self)
 
     # -- writing
@@ -254,20 +254,20 @@ class SqliteArchive:
         with explained(self._folder), self._lock:
             self._store.make_folder()
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            turnstile = Turnstile(self._folder / "turnstile", _LOCK_TIMEOUT)
-            turnstile.open()
+            writer_lock = WriterLock(self._folder / "writer_lock", _LOCK_TIMEOUT)
+            writer_lock.open()
             try:
-                turnstile.enter()
+                writer_lock.enter()
                 try:
                     yield
                 finally:
-                    turnstile.leave()
+                    writer_lock.leave()
             finally:
-                turnstile.close()
+                writer_lock.close()
 
     # -- around a fork: running operations finish first
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         self._lock = threading.RLock()
 
     def pause(self) -> None:

@@ -119,7 +119,7 @@ class SqliteEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
         names = {job.queue for job in jobs}
         try:
@@ -128,7 +128,7 @@ class SqliteEngine:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
                     unique_insert.run(unique_insert.refuse_if_full(jobs, lengths), SqliteTransaction(db))
-                fresh = inserts.insert(db, self._rules_cache.with_lanes(jobs), whole, self._record_events)
+                fresh = inserts.insert(db, self._rules_cache.with_lanes(jobs), all_or_nothing, self._record_events)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -138,7 +138,7 @@ class SqliteEngine:
         return fresh
 
     def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         self.prepare()
         at = self.at(now)
@@ -147,7 +147,7 @@ class SqliteEngine:
                 lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
                 with_lanes = self._rules_cache.candidates_with_lanes(candidates)
                 results = unique_insert.run(
-                    unique_insert.insert_unique(with_lanes, whole, lengths, at), SqliteTransaction(db)
+                    unique_insert.insert_unique(with_lanes, all_or_nothing, lengths, at), SqliteTransaction(db)
                 )
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
@@ -284,7 +284,7 @@ class SqliteEngine:
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
         # These are rare and read at each renewal, so commits of other processes need not wake the listener.
-        if topic in ("orders", "times"):
+        if topic in ("commands", "schedules"):
             return self._local_bells.listen(topic, lambda: False)
         others = _Changed(self.store.changes_of_others)
         if topic == "events":

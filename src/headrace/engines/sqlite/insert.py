@@ -26,10 +26,12 @@ def _statement(rows: int) -> str:
     return SQL["insert"].replace("{rows}", ", ".join([_PLACES] * rows))
 
 
-def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, record_events: bool = True) -> list[bool]:
-    """Insert the jobs whose id is free, with their events; which ones were. With `whole`, all or DuplicateJob."""
+def insert(
+    db: sqlite3.Connection, jobs: Sequence[NewJob], all_or_nothing: bool, record_events: bool = True
+) -> list[bool]:
+    """Insert the jobs whose id is free, with events; which ones were. With `all_or_nothing`, all or DuplicateJob."""
     fresh = [_write(db, jobs) == 1] if len(jobs) == 1 else _write_fresh(db, jobs)
-    if whole and not all(fresh):
+    if all_or_nothing and not all(fresh):
         raise DuplicateJob(jobs[fresh.index(False)].id)
     stored = jobs if all(fresh) else list(itertools.compress(jobs, fresh))
     _tag(db, [job for job in stored if job.tags])

@@ -30,7 +30,7 @@ class SqliteTransaction:
     def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
         names = as_json(sorted({job.queue for job in jobs}))
         self._db.execute(SQL["add_queues"], {"names": names, "now": jobs[0].created_at if jobs else 0})
-        return inserts.insert(self._db, jobs, whole=False)
+        return inserts.insert(self._db, jobs, all_or_nothing=False)
 
     def fragment(self, name: str) -> str:
         return SQL[name]

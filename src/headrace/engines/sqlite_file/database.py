@@ -1,6 +1,6 @@
 """The SQLite file: connections, transactions, and the translation of its errors.
 
-One connection writes, guarded by a lock among threads and the turnstile among processes; reads have connections
+One connection writes, guarded by a lock among threads and the writer_lock among processes; reads have connections
 of their own and are never blocked. Nothing but SQLite opens the file itself: closing such a descriptor would drop
 the locks of the whole process.
 
@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
 from headrace.engines.sqlite_file.errors import explained, translated
-from headrace.engines.sqlite_file.turnstile import Turnstile
+from headrace.engines.sqlite_file.writer_lock import WriterLock
 from headrace.errors import ConfigError, EngineUnavailable
 
 Durability = Literal["normal", "full", "off"]
@@ -56,10 +56,10 @@ class SqliteDatabase:
         self._prepare_folder = prepare_folder
         self._watchers = self._writers = 0
         self.event_commits = 0  # commits of this process, except quiet ones
-        self.start_afresh()
+        self.reset_after_fork()
         guard_through_forks(self)
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start with nothing open, as in a forked child."""
         self._lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
@@ -67,7 +67,7 @@ class SqliteDatabase:
         self._readers: list[sqlite3.Connection] = []
         self._reads = 0
         self._reader_guard = threading.Condition()  # readers must not wait for a writer of their process
-        self._turnstile = Turnstile(self.folder / "turnstile", self._lock_timeout)
+        self._turnstile = WriterLock(self.folder / "writer_lock", self._lock_timeout)
 
     def turns(self) -> tuple[int, int]:
         """How often this process got the write lock, and how often late."""
@@ -157,7 +157,7 @@ class SqliteDatabase:
     def write_back(self) -> None:
         """Checkpoint the log into the file, while others go on writing.
 
-        By itself SQLite checkpoints at the end of some commit, and all writers wait at the turnstile meanwhile: for
+        By itself SQLite checkpoints at the end of some commit, and all writers wait at the writer_lock meanwhile: for
         tens of milliseconds after many changes. Pages checkpointed here need not be written by such a commit.
         """
         with self.reading() as db:
@@ -278,7 +278,7 @@ class _Guarded(Protocol):
     def pause(self) -> None: ...
     def close_files(self) -> None: ...
     def resume(self) -> None: ...
-    def start_afresh(self) -> None: ...
+    def reset_after_fork(self) -> None: ...
 
 
 class _ForkGuard:
@@ -290,9 +290,9 @@ class _ForkGuard:
 
     def __init__(self) -> None:
         self.stores: WeakSet[_Guarded] = WeakSet()
-        self.start_afresh()
+        self.reset_after_fork()
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         self.lock = threading.RLock()
         self._halted: list[list[_Guarded]] = []  # one list for each running fork; forks may be nested
 
@@ -311,9 +311,9 @@ class _ForkGuard:
         self.lock.release()
 
     def after_in_child(self) -> None:
-        self.start_afresh()
+        self.reset_after_fork()
         for store in list(self.stores):
-            store.start_afresh()
+            store.reset_after_fork()
 
 
 def guard_through_forks(store: _Guarded) -> None:

@@ -84,10 +84,10 @@ class ServerBells:
     def __init__(self, connect: Callable[[], NotificationConnection], poll: float | None = None) -> None:
         self._connect = connect
         self._poll = poll
-        self.start_afresh()
+        self.reset_after_fork()
         _all_bells.add(self)
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """Start without bells, as in a forked child: the thread was not copied, and the bells are the parent's."""
         self._lock = threading.Lock()
         self._bells: list[ServerBell] = []
@@ -99,7 +99,7 @@ class ServerBells:
     def listen(self, topic: str, queues: Collection[str]) -> ServerBell:
         """A bell that misses no ring from now on."""
         # Commands are rare, and read at the next renewal anyway: no bell polls for them.
-        bell = ServerBell(self, topic, queues, None if topic == "orders" else self._poll)
+        bell = ServerBell(self, topic, queues, None if topic == "commands" else self._poll)
         with self._lock:
             if self._thread is None and self._poll is None:
                 self._start_thread()
@@ -221,7 +221,7 @@ _all_bells: WeakSet[ServerBells] = WeakSet()
 
 def _start_all_afresh() -> None:
     for server_bells in list(_all_bells):
-        server_bells.start_afresh()
+        server_bells.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -35,6 +35,7 @@ KIND = f"{STAYS}subscriptions"
 _LEASE_MS = 30_000  # how long a handler may take before another process may take over
 _SAVE_EVERY = 1.0  # seconds between two writes of the position, so that many quick events share one
 _LONGEST_WAIT = 60.0  # seconds without a ring after which events are read anyway: a ring may be lost
+_LONGEST_WAIT_UNUSED = 300.0  # seconds, while the filter lets no event through
 _FILTER_RECHECK = 10.0  # seconds after a ring: a changed filter rings, but may be read less often
 _PAUSES = (0.1, 1.0, 5.0)  # before a handler that raised is tried again; then its event is skipped
 _OUTAGE = 1.0
@@ -155,7 +156,7 @@ class _HandlerRun:
     def _handle_new(self, runner: asyncio.Runner, is_rung: bool) -> float:
         """Handle new events; returns the seconds until there is something to do without a ring."""
         if self._subscription.current_filter is not None and self._subscription.current_filter(False) is None:
-            return _FILTER_RECHECK if is_rung else _LONGEST_WAIT
+            return _FILTER_RECHECK if is_rung else _LONGEST_WAIT_UNUSED
         newest = self._engine.events.last()
         if newest != self._seen:
             if not self._is_holder():

@@ -53,7 +53,7 @@ class Job(Generic[R]):
         return self._record
 
     @property
-    def whole(self) -> JobRow:
+    def full_row(self) -> JobRow:
         """The same with its arguments and its result, which are read now if they are long."""
         row = self.row
         if lacks_payload(row) or lacks_result(row):
@@ -315,7 +315,7 @@ class Job(Generic[R]):
             run_at=None if run_at is None else check_run_at("run_at", run_at),
             queue=None if queue is None else check_queue("queue", queue),
         )
-        changed = self._services.amend(self.id, changes)
+        changed = self._services.update(self.id, changes)
         self.refresh()
         return changed
 
@@ -342,7 +342,7 @@ class Job(Generic[R]):
         return moved
 
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        record = self._record if isinstance(self._record, NewJob) else self.whole
+        record = self._record if isinstance(self._record, NewJob) else self.full_row
         codec.verify(record.payload, record.checksum)
         return codec.decode_call(self._services.decrypted(record.payload, "call", self.task))
 
@@ -355,7 +355,7 @@ class Job(Generic[R]):
             raise self._failure()
         if row.result is None:
             return None  # type: ignore[return-value]  # it is what the task returned
-        row = self.whole
+        row = self.full_row
         if not row.result:
             text = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
             raise ResultUnavailable(text, job_id=self.id)

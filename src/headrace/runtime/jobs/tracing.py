@@ -32,7 +32,7 @@ class Traced(Protocol):
         """Whether the attempt has predecessors to link to."""
         ...
 
-    def look_back(self) -> None:
+    def link_predecessors(self) -> None:
         """Link the attempt to its predecessors: its job's last attempt, its parents. This reads the store."""
         ...
 

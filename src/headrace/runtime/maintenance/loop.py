@@ -59,7 +59,7 @@ class MaintenanceLoop:
         ]  # when each was done, and the pause it returned
         self._busy_since: dict[MaintenanceTask, float] = {}  # tasks that have had more to do ever since
         self._failing: dict[MaintenanceTask, float] = {}  # tasks that failed the last time, and their pause before that
-        self.sign = ThreadLiveness("maintenance")
+        self.loop_liveness = ThreadLiveness("maintenance")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-maintenance", daemon=True)
 
@@ -67,7 +67,7 @@ class MaintenanceLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        self.sign.stop_watching()
+        self.loop_liveness.stop_watching()
         self._stopping.set()
         self._thread.join(5)
 
@@ -77,7 +77,7 @@ class MaintenanceLoop:
         while self._wanted and not self._stopping.is_set():
             next_one = min(self._wanted, key=self._due_at)
             left, maintenance_task = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
-            self.sign.expect_within(left + _LONGEST_PIECE)
+            self.loop_liveness.expect_within(left + _LONGEST_PIECE)
             if self._stopping.wait(min(left, _RECHECK)):
                 return
             if left > _RECHECK:

@@ -15,8 +15,8 @@ from headrace.runtime.maintenance.loop import MaintenanceTask
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 
 _IDLE_AFTER = 60.0  # seconds
-_IDLE, _OTHERS, _OWN = 8.0, 10.0, 5.0
-_CHECK_EVERY = 60.0
+_IDLE, _OTHERS, _OWN = 11.0, 10.0, 12.0
+_CHECK_EVERY, _CHECK_EVERY_IF_IDLE = 60.0, 120.0
 
 
 class Activity(Protocol):
@@ -42,15 +42,15 @@ class PauseFactor:
         is_idle = self._is_idle()
         if isinstance(maintenance_task, ProcessStatsReport):  # each process has to report its own
             return _OWN if is_idle else 1.0
-        return (_IDLE if is_idle else 1.0) * (1.0 if self._is_oldest() else _OTHERS)
+        return (_IDLE if is_idle else 1.0) * (1.0 if self._is_oldest(is_idle) else _OTHERS)
 
     def _is_idle(self) -> bool:
         if self._worker_state.began != self._seen or self._worker_state.has_jobs():
             self._seen, self._active_at = self._worker_state.began, time.monotonic()
         return time.monotonic() - self._active_at >= _IDLE_AFTER
 
-    def _is_oldest(self) -> bool:
-        if time.monotonic() - self._checked_at >= _CHECK_EVERY:
+    def _is_oldest(self, is_idle: bool) -> bool:
+        if time.monotonic() - self._checked_at >= (_CHECK_EVERY_IF_IDLE if is_idle else _CHECK_EVERY):
             self._checked_at = time.monotonic()
             try:
                 now = self._engine.clock.now()

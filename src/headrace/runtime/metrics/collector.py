@@ -8,10 +8,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.gauges import GaugeSampler
 from headrace.runtime.metrics.rollup import Rollup
 
-_EVERY, _EVERY_IF_QUIET = (
-    5.0,
-    6.0,
-)  # seconds; an idle worker takes eight times as long, so each minute still has a sample
+_EVERY = 5.0  # seconds; an idle worker takes eleven times as long, so each minute still has a sample
 _DROP_EVERY, _BUCKETS_PER_DROP = 600_000, 500
 _CATCH_UP = 20  # pieces that a reader folds at most
 
@@ -32,7 +29,7 @@ class MetricsCollector:
         if self._is_unchanged():
             self._sampler.sample(now, quiet=True)
             if now < self._drop_at:
-                return _EVERY_IF_QUIET
+                return _EVERY
         elif (self._settings.events and self._rollup.fold(if_idle=True)) or self._sampler.sample():
             return 0.0
         if now < self._drop_at:

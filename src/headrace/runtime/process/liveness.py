@@ -51,10 +51,10 @@ class ThreadLiveness:
 class StallDetector:
     """Detects stalls of one worker's loops: a loop is overdue by more than `timeout` seconds."""
 
-    def __init__(self, engine: Engine, worker: str, signs: Sequence[ThreadLiveness], timeout: float) -> None:
+    def __init__(self, engine: Engine, worker: str, liveness: Sequence[ThreadLiveness], timeout: float) -> None:
         self._engine = engine
         self._worker = worker
-        self._signs = signs
+        self._threads_watched = liveness
         self._timeout = timeout
         self._checked_at = time.monotonic()
         self._stalled: set[str] = set()
@@ -65,20 +65,20 @@ class StallDetector:
         self._checked_at = now
         if now - checked_at > self._timeout:  # the whole process was suspended: give overdue loops time to come back
             return
-        for sign in self._signs:
-            late = sign.overdue
-            if late > self._timeout and sign.part not in self._stalled:
-                self._stalled.add(sign.part)
+        for thread in self._threads_watched:
+            late = thread.overdue
+            if late > self._timeout and thread.part not in self._stalled:
+                self._stalled.add(thread.part)
                 message = "worker %s: its %s has hung for %.0f s although the process lives. Its stack:\n%s"
-                log.error(message, self._worker, sign.part, late, _stack_of(sign.thread))
-            elif late <= self._timeout and sign.part in self._stalled:
-                self._stalled.discard(sign.part)
-                log.warning("worker %s: its %s runs again", self._worker, sign.part)
+                log.error(message, self._worker, thread.part, late, _stack_of(thread.thread))
+            elif late <= self._timeout and thread.part in self._stalled:
+                self._stalled.discard(thread.part)
+                log.warning("worker %s: its %s runs again", self._worker, thread.part)
         self._record()
 
-    def has_logged(self, sign: ThreadLiveness) -> bool:
+    def has_logged(self, thread: ThreadLiveness) -> bool:
         """Whether the stack of this loop was logged."""
-        return sign.part in self._stalled
+        return thread.part in self._stalled
 
     def close(self) -> None:
         self._stalled.clear()

@@ -69,9 +69,9 @@ class RetentionSweep:
         *,
         dry_run: bool = False,
         wanted: Collection[str] | None = None,
-        whole: bool = True,
+        full_scan: bool = True,
     ) -> Iterator[None]:
-        """Check everything, and yield after each piece; without `whole`, young jobs only where they may be due.
+        """Check everything, and yield after each piece; without `full_scan`, young jobs only where they may be due.
 
         An error in one part does not stop the next ones: the first error is raised at the end.
         """
@@ -88,7 +88,7 @@ class RetentionSweep:
             yield from self._removal_batch.flush(counts)
 
         parts = [
-            self._jobs(policies, stated, now, counts, dry_run, wanted or (), whole),
+            self._jobs(policies, stated, now, counts, dry_run, wanted or (), full_scan),
             self._early_removal.beyond_history(now, counts, dry_run, remove),
             *(() if dry_run else (self._early_removal.when_full(now, remove),)),
             self._dead_letters.walk(now, counts, dry_run),
@@ -113,11 +113,11 @@ class RetentionSweep:
         counts: RetentionCounts,
         dry_run: bool,
         wanted: Collection[str],
-        whole: bool,
+        full_scan: bool,
     ) -> Iterator[None]:
         for queue in [row.name for row in self._engine.queries.queues()]:
             for state in _STATES:
-                if whole:
+                if full_scan:
                     yield from self._through(queue, state, policies, now, counts, dry_run)
                     continue
                 yield from self._due_by_age(queue, state, stated, policies, now, counts)

@@ -75,7 +75,7 @@ class RetentionTask:
         if self._sweep is None:
             self._sweep = RetentionSweep(self._engine, self._settings, self._archive())
         self._counts, self._began, self._worked = RetentionCounts(), now, 0.0
-        self._pieces = self._sweep.walk(self._counts, wanted=self._removals.queues(), whole=False)
+        self._pieces = self._sweep.walk(self._counts, wanted=self._removals.queues(), full_scan=False)
         self._record(_RECORD_HOLDS)
         return True
 

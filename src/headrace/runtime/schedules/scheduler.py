@@ -34,9 +34,9 @@ class Scheduler:
         self._declared = False
         self._delay = 0.0
         self._outage = 0.0
-        self.sign = ThreadLiveness("scheduler")
+        self.loop_liveness = ThreadLiveness("scheduler")
         self._stopping = threading.Event()
-        self._bell = engine.listen("times")
+        self._bell = engine.listen("schedules")
         self._thread = threading.Thread(target=self._run, name="headrace-scheduler", daemon=True)
 
     def start(self) -> None:
@@ -44,7 +44,7 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        self.sign.stop_watching()
+        self.loop_liveness.stop_watching()
         self._stopping.set()
         self._bell.ring()
         self._thread.join(5)
@@ -63,10 +63,10 @@ class Scheduler:
     # -- the thread
 
     def _run(self) -> None:
-        self.sign.expect_within(0.0)
+        self.loop_liveness.expect_within(0.0)
         while not self._stopping.is_set():
-            pause = self._guarded_turn()
-            self.sign.expect_within(pause)
+            pause = self._run_guarded()
+            self.loop_liveness.expect_within(pause)
             if self._outage:
                 self._stopping.wait(pause)  # a ring does not shorten the pause while the store is unavailable
             elif self._bell.wait(pause):
@@ -74,11 +74,11 @@ class Scheduler:
                 # read all day.
                 self._stopping.wait(self._delay)
 
-    def _guarded_turn(self) -> float:
+    def _run_guarded(self) -> float:
         try:
             if not self._declared:
                 self._declare_once()
-            pause = self._turn()
+            pause = self._run_once()
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
@@ -88,7 +88,7 @@ class Scheduler:
         self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
         return self._outage
 
-    def _turn(self) -> float:
+    def _run_once(self) -> float:
         """Fire once, if anything is due; returns the seconds to sleep unless rung."""
         next_at = self._engine.schedule_store.next_due()
         if next_at is None:

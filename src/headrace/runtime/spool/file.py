@@ -105,8 +105,8 @@ class SpoolFile:
 
     # -- in
 
-    def add(self, jobs: Sequence[NewJob], whole: bool, now: int, error: str | None = None) -> list[bool]:
-        """Append the jobs; returns which ones are new. With `whole`, all or DuplicateJob.
+    def add(self, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, error: str | None = None) -> list[bool]:
+        """Append the jobs; returns which ones are new. With `all_or_nothing`, all or DuplicateJob.
 
         `error` is why the store did not take them, if that was tried.
         """
@@ -114,7 +114,7 @@ class SpoolFile:
         with self.store.writing() as db:
             self._ensure_capacity(db, len(jobs))
             fresh = self._write_fresh(db, jobs, now)
-            if whole and not all(fresh):
+            if all_or_nothing and not all(fresh):
                 raise DuplicateJob(jobs[fresh.index(False)].id)
             if error is not None:
                 db.execute(_ERROR, (self.address, error, now, None))

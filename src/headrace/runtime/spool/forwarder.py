@@ -20,7 +20,7 @@ from headrace.core.retention.archive import ArchiveRow
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite_file.errors import explained
-from headrace.engines.sqlite_file.turnstile import Turnstile
+from headrace.engines.sqlite_file.writer_lock import WriterLock
 from headrace.errors import ConfigError, CorruptPayload, EngineUnavailable, QueueFull, StoreMoved
 from headrace.runtime.spool.file import Spooled, SpoolFile, address_of
 
@@ -54,20 +54,20 @@ class _Stop:
 
 
 class Forwarder:
-    """Forwards one spool to one store. `elsewhere` is the store with its archive, if that is another one."""
+    """Forwards one spool to one store. `archive_engine` is the store with its archive, if that is another one."""
 
-    def __init__(self, file: SpoolFile, engine: Engine, elsewhere: Engine | None = None) -> None:
+    def __init__(self, file: SpoolFile, engine: Engine, archive_engine: Engine | None = None) -> None:
         self._file = file
         self._engine = engine
-        self._elsewhere = elsewhere
-        self._locks: set[Turnstile] = set()
-        self.start_afresh()
+        self._archive_engine = archive_engine
+        self._locks: set[WriterLock] = set()
+        self.reset_after_fork()
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the thread is gone, and a lock file that we hold open would outlive our parent."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._stays = False
+        self._is_persistent = False
         self._stop = _Stop()
         self._outage = 0.0
         self._is_available = False  # whether the store took the last batch
@@ -76,10 +76,10 @@ class Forwarder:
         while self._locks:
             self._locks.pop().close()
 
-    def start(self, *, stay: bool = False) -> None:
-        """Start forwarding what waits; with `stay`, also jobs that others spool later."""
+    def start(self, *, persistent: bool = False) -> None:
+        """Start forwarding what waits; with `persistent`, also jobs that others spool later."""
         with self._lock:
-            self._stays = self._stays or stay
+            self._is_persistent = self._is_persistent or persistent
             if self._thread is None:
                 stop = _Stop()
                 thread = threading.Thread(target=self._work, args=(stop,), name="headrace-spool", daemon=True)
@@ -93,7 +93,7 @@ class Forwarder:
         """Forward for at most `timeout` seconds, then end. The rest stays in the spool."""
         with self._lock:
             thread, self._thread = self._thread, None
-            self._stays = False
+            self._is_persistent = False
             self._stop.request(timeout)
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout + _CLOSE_TIMEOUT)
@@ -106,7 +106,7 @@ class Forwarder:
             if not self._file.marks.waiting:
                 stop.requested.wait(_IDLE_CHECK)
                 continue
-            pause = self._guarded_turn(stop)
+            pause = self._run_guarded(stop)
             if stop.requested.is_set():
                 return
             self._rest(pause, stop)
@@ -122,7 +122,7 @@ class Forwarder:
     def _is_needed(self) -> bool:
         """Whether jobs wait. A producer sets the marker first and then calls start(), so one of us sees it."""
         with self._lock:
-            if self._file.marks.waiting or self._stays:
+            if self._file.marks.waiting or self._is_persistent:
                 return True
             if self._thread is threading.current_thread():
                 self._thread = None
@@ -135,7 +135,7 @@ class Forwarder:
             if stop.requested.wait(min(left, _CHECK_EVERY)):
                 return
 
-    def _guarded_turn(self, stop: _Stop) -> float:
+    def _run_guarded(self, stop: _Stop) -> float:
         """Forward what waits; returns the seconds until the next try. Survives any error."""
         try:
             with self._forwarding_lock() as is_held:
@@ -152,7 +152,7 @@ class Forwarder:
     @contextlib.contextmanager
     def _forwarding_lock(self) -> Iterator[bool]:
         """No queueing: a process that is not the first comes back later."""
-        lock = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", timeout=0.0)
+        lock = WriterLock(self._file.store.folder / f"forwarding-{self._file.name}", timeout=0.0)
         with explained(self._file.path):
             self._file.store.make_folder()
             lock.open()
@@ -249,10 +249,10 @@ class Forwarder:
         return {row.id for row in self._rows_in_archive(list(made)) if row.created_at == made[row.id]}
 
     def _rows_in_archive(self, ids: list[str]) -> list[ArchiveRow]:
-        if self._elsewhere is None:
+        if self._archive_engine is None:
             return self._engine.archive.get(ids) if self._engine.archive is not None else []
         try:
-            return self._elsewhere.archive.get(ids) if self._elsewhere.archive is not None else []
+            return self._archive_engine.archive.get(ids) if self._archive_engine.archive is not None else []
         except EngineUnavailable as error:
             log.warning("forwarding the spool %s without a check of the archive: %s", self._file.path, error)
             return []

@@ -56,22 +56,22 @@ class Spool:
 
     def keep_forwarding(self) -> None:
         """The same from now on, for a long-lived process: it forwards whatever others leave."""
-        self._forwarder.start(stay=True)
+        self._forwarder.start(persistent=True)
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False) -> list[InsertResult]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False) -> list[InsertResult]:
         """Insert the jobs; while the server is unavailable or others wait in the spool, append them there."""
         away: EngineUnavailable | None = None
         if self._is_idle() or self._is_done_in_a_moment():
             try:
-                return cast("list[InsertResult]", self._engine.insert(jobs, whole=whole))
+                return cast("list[InsertResult]", self._engine.insert(jobs, all_or_nothing=all_or_nothing))
             except EngineUnavailable as error:
                 away = error
-        return self._spool(jobs, whole, away)
+        return self._spool(jobs, all_or_nothing, away)
 
-    def insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
+    def insert_unique(self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False) -> list[UniqueResult]:
         """Insert unique jobs: only at the server, which alone knows the existing jobs."""
         try:
-            return self._engine.insert_unique(candidates, whole=whole)
+            return self._engine.insert_unique(candidates, all_or_nothing=all_or_nothing)
         except EngineUnavailable as error:
             raise EngineUnavailable(
                 f"{error}; it can't be spooled, as only the server knows whether such a job exists "
@@ -97,9 +97,11 @@ class Spool:
             log.error("can't use the spool: %s", error)
         self._is_open = True
 
-    def _spool(self, jobs: Sequence[NewJob], whole: bool, away: EngineUnavailable | None) -> list[InsertResult]:
+    def _spool(
+        self, jobs: Sequence[NewJob], all_or_nothing: bool, away: EngineUnavailable | None
+    ) -> list[InsertResult]:
         try:
-            fresh = self._file.add(jobs, whole, self._engine.clock.now(), str(away) if away else None)
+            fresh = self._file.add(jobs, all_or_nothing, self._engine.clock.now(), str(away) if away else None)
         except EngineUnavailable as error:
             text = (
                 f"{away}; it can't be spooled either" if away else "jobs wait in the spool, and this one can't be added"
@@ -160,9 +162,9 @@ class Spool:
 
     # -- the end
 
-    def start_afresh(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child. It forwards from its own first use on: many children end in an exec."""
-        self._forwarder.start_afresh()
+        self._forwarder.reset_after_fork()
         self._waiter = None
         self._making = threading.Lock()
 

@@ -133,8 +133,8 @@ class Submitter:
 
     # -- one unique job
 
-    def _insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
-        return self._target.insert_unique(candidates, whole=whole)
+    def _insert_unique(self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False) -> list[UniqueResult]:
+        return self._target.insert_unique(candidates, all_or_nothing=all_or_nothing)
 
     def _submit_unique(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
         candidate = UniqueInsert(new, rule)
@@ -193,7 +193,7 @@ class Submitter:
             self._engine.joined(listed[0].options.connection).insert(new_jobs)
             jobs = [Job(self._services, new) for new in new_jobs]
         else:
-            jobs = list(map(self._handle, new_jobs, self._insert(new_jobs, whole=True))) if new_jobs else []
+            jobs = list(map(self._handle, new_jobs, self._insert(new_jobs, all_or_nothing=True))) if new_jobs else []
         if self.intercept is not None:
             for job in jobs:
                 self.intercept(job)
@@ -207,7 +207,7 @@ class Submitter:
             if joins:
                 results = self._engine.joined(calls[0].options.connection).insert_unique(candidates)
             else:
-                results = self._insert_unique(candidates, whole=True)
+                results = self._insert_unique(candidates, all_or_nothing=True)
         return self._resulting_jobs(new_jobs, results, joins)
 
     @atraced

@@ -16,7 +16,7 @@ from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.worker.execution import backoff_failed, settle_delay
 from headrace.runtime.worker.state import Attempt, WorkerState
-from headrace.runtime.worker.tracing import looked_back
+from headrace.runtime.worker.tracing import link_predecessors
 
 log = logging.getLogger("headrace.worker")
 
@@ -42,7 +42,7 @@ class EventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._turn, name="headrace-loop", daemon=True)
+                self._thread = threading.Thread(target=self._run_once, name="headrace-loop", daemon=True)
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._fill)
 
@@ -79,7 +79,7 @@ class EventLoop:
 
     # -- inside the loop's thread
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         loop = self._loop
         assert loop is not None
         asyncio.set_event_loop(loop)
@@ -192,7 +192,7 @@ class EventLoop:
 
     async def _outcome_traced(self, run: Attempt, trace: Traced) -> Outcome:
         if trace.has_past:
-            await in_thread(looked_back, trace)
+            await in_thread(link_predecessors, trace)
         with trace:
             return await self._outcome(run)
 

@@ -1,7 +1,7 @@
-"""The events that a worker sends with its turns: started and succeeded runs, and the notes of runs.
+"""The events that a worker sends with its exchanges: started and succeeded runs, and the notes of runs.
 
-The store itself emits all other events of a job. An event stays here until a turn has delivered it: if an answer is
-lost, the next turn sends the event again, and the store drops duplicates.
+The store itself emits all other events of a job. An event stays here until an exchange has delivered it: if an answer
+is lost, the next exchange sends the event again, and the store drops duplicates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.worker.state import Attempt, WorkerState
 
-WITHIN = 0.25  # seconds that the start of a long run may wait for a turn
+WITHIN = 0.25  # seconds that the start of a long run may wait for an exchange
 _MAX_LINE_CHARS = 500  # characters of a log line: an event is a hint, the job has the full text
 _SEALED = '{"$sealed"'
 Key = tuple[str, int]  # the id of a job, and the version of its claim
@@ -50,7 +50,7 @@ class WorkerEvents:
 
 
 class AttemptEvents:
-    """The events of one worker's attempts. Only the thread that makes the turns uses it."""
+    """The events of one worker's attempts. Only the thread that makes the exchanges uses it."""
 
     def __init__(self, worker_id: str, worker_state: WorkerState, *, enabled: bool) -> None:
         self._worker_id = worker_id

@@ -1,4 +1,4 @@
-"""A worker's exchange with the store: it sends outcomes and receives claims, one call per turn."""
+"""A worker's exchange with the store: it sends outcomes and receives claims, one call per exchange."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class WorkerExchange:
         self._prefetch = Prefetch(settings.concurrency, settings.prefetch if at_most is None else 0)
         self.slow_start = SlowStart()
         self._progress = (0, 0.0)
-        self._last_turn = 0.0
+        self._last_exchange = 0.0
         self._in_doubt = False  # the store may have given us claims in an answer we never got
         self._unanswered: list[Outcome] = []  # sent, but not acknowledged
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self._attempt_events = AttemptEvents(worker_id, worker_state, enabled=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue to claim from next, before any fair share
-        self.store_is_empty = False  # as of the last turn
+        self.store_is_empty = False  # as of the last exchange
 
     @property
     def job_limit_reached(self) -> bool:
@@ -104,7 +104,7 @@ class WorkerExchange:
         """Seconds that outcomes may wait for the next claim, so that one call does both; mostly 0."""
         if self._worker_state.waiting <= self._worker_state.low_water:
             return 0.0
-        return self._last_turn + _SETTLE_WAIT - time.monotonic()
+        return self._last_exchange + _SETTLE_WAIT - time.monotonic()
 
     def exchange(self, capacity: int) -> tuple[list[Claim], int | None]:
         """Send the outcomes and claim up to `capacity` jobs; returns them, and when more are due."""
@@ -145,22 +145,22 @@ class WorkerExchange:
             return [], worker_state.now()  # it may have claimed nothing: try again at once
         if groups or done:
             self._attempt_events.delivered(done)
-        self._last_turn = time.monotonic()
+        self._last_exchange = time.monotonic()
         if capacity > 0:
-            self._prefetch.turned(self._last_turn - sent_at, all_idle=all_idle)
+            self._prefetch.note_exchange(self._last_exchange - sent_at, all_idle=all_idle)
         self._settled(done, answer.refused)
         if log.isEnabledFor(logging.DEBUG):
-            self._log_turn(done, answer, capacity)
+            self._log_exchange(done, answer, capacity)
         self._register_claims(answer, capacity)
         return answer.claims, answer.next_at
 
-    def _log_turn(self, done: list[Outcome], answer: ExchangeResult, capacity: int) -> None:
-        """Log a turn, and each job it completed or claimed; failures have log lines of their own."""
+    def _log_exchange(self, done: list[Outcome], answer: ExchangeResult, capacity: int) -> None:
+        """Log an exchange, and each job it completed or claimed; failures have log lines of their own."""
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
         text = "settled %d jobs, claimed %d of %d (%s), %d waiting here, more at %s"
         counts = (len(done), len(answer.claims), capacity, of_queues, self._worker_state.waiting, answer.next_at)
-        log.debug(text, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
+        log.debug(text, *counts, extra={"event": "worker.exchange", "worker": self._worker_id})
         for outcome in done:
             if outcome.state is State.COMPLETED:
                 log.debug("job %s completed", outcome.id, extra={"event": "job.completed", "job": outcome.id})
@@ -226,14 +226,14 @@ class WorkerExchange:
             self._prefetch.stalled()
 
     def _release_unknown_claims(self) -> None:
-        """Release claims from a turn whose answer was lost: only those that we neither hold nor have begun."""
+        """Release claims from an exchange whose answer was lost: only those that we neither hold nor have begun."""
         held = [Lease(*key) for key in {**self.held, **self._worker_state.open_attempts}]
         for job_id in self._engine.release_unknown_claims(self._worker_id, held):
             log.warning("job %s: released, the answer with its claim was lost", job_id)
         self._in_doubt = False
 
     def _confirm_settled(self) -> None:
-        """Find outcomes that the store took in a turn whose answer was lost: sending them again would be refused."""
+        """Find outcomes stored by an exchange whose answer was lost: sending them again would be refused."""
         rows = {
             row.id: row for row in self._engine.queries.get([outcome.id for outcome in self._unanswered], light=True)
         }

@@ -69,18 +69,18 @@ class Heartbeat:
         self._logged: int | None = None
         self._stopping = threading.Event()
         self._stall_detector: StallDetector | None = None
-        self._bell = engine.listen("orders")
+        self._bell = engine.listen("commands")
         self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
         worker_state.check_soon = self._bell.ring
 
-    def watch_threads(self, *signs: ThreadLiveness) -> None:
+    def watch_threads(self, *liveness: ThreadLiveness) -> None:
         """Also detect stalls of these loops."""
-        self._stall_detector = StallDetector(self._engine, self._host.describe().id, signs, self._lease)
+        self._stall_detector = StallDetector(self._engine, self._host.describe().id, liveness, self._lease)
 
-    def is_stalled(self, sign: ThreadLiveness) -> bool:
+    def is_stalled(self, thread: ThreadLiveness) -> bool:
         """Whether a stall of this loop was reported, and has lasted one more lease since."""
-        is_reported = self._stall_detector is not None and self._stall_detector.has_logged(sign)
-        return is_reported and sign.overdue > 2 * self._lease
+        is_reported = self._stall_detector is not None and self._stall_detector.has_logged(thread)
+        return is_reported and thread.overdue > 2 * self._lease
 
     def start(self) -> None:
         self._thread.start()

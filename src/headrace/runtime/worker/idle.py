@@ -11,7 +11,7 @@ _EXPIRY_HOLDS = 12.0  # seconds that a heartbeat's answer is valid: leases of ot
 
 
 class IdleState:
-    """What a worker knows of the store since its last turn. Only `leases_end` is called from another thread."""
+    """What a worker knows of the store since its last exchange. Only `leases_end` is called from another thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,15 +22,15 @@ class IdleState:
         self._expiry_known_at = 0.0
 
     def note_ring(self, rung: bool) -> None:
-        """Record whether the bell rang. That counts until a turn begins: there is none during an outage."""
+        """Record whether the bell rang. That counts until an exchange begins: there is none during an outage."""
         self._rung |= rung
 
     def end(self) -> None:
-        """A turn begins. The next one reads the store as well, unless this one succeeds."""
+        """An exchange begins. The next one reads the store as well, unless this one succeeds."""
         self._until, self._rung = 0.0, False
 
-    def turned(self, claimed: int, next_at: int | None) -> None:
-        """A turn has claimed so many jobs; more are due at `next_at`."""
+    def note_exchange(self, claimed: int, next_at: int | None) -> None:
+        """An exchange has claimed so many jobs; more are due at `next_at`."""
         self.next_at = next_at
         self._until = 0.0 if claimed else time.monotonic() + _LONGEST
 

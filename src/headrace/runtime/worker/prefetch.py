@@ -10,7 +10,7 @@ import time
 
 _SHORT = 0.05  # seconds: the longest short job
 _LEAST, _MOST = 0.05, 0.2  # seconds of work to prefetch
-_TURNS = 4  # exchanges that the prefetched work should last for
+_EXCHANGES = 4  # exchanges that the prefetched work should last for
 _TOO_SOON = 0.002  # seconds: too short a time to measure
 
 
@@ -21,12 +21,12 @@ class Prefetch:
         self._concurrency = concurrency
         self._most = most
         self._rate = 0.0
-        self._turn = 0.0
+        self._exchange_time = 0.0
         self.idle()
 
-    def turned(self, seconds: float, *, all_idle: bool = False) -> None:
+    def note_exchange(self, seconds: float, *, all_idle: bool = False) -> None:
         """Record how long an exchange took; if no job ran meanwhile, that time is not counted for jobs."""
-        self._turn = (self._turn + seconds) / 2
+        self._exchange_time = (self._exchange_time + seconds) / 2
         if all_idle:
             self._since += seconds
 
@@ -64,5 +64,5 @@ class Prefetch:
         """How many jobs to hold beyond the running ones."""
         if self._rate * _SHORT < self._concurrency:
             return 0
-        horizon = min(max(self._turn * _TURNS, _LEAST), _MOST)
+        horizon = min(max(self._exchange_time * _EXCHANGES, _LEAST), _MOST)
         return min(self._most, int(self._rate * horizon))

@@ -23,7 +23,7 @@ from headrace.runtime.context.logs import about
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.process.liveness import ThreadLiveness
 from headrace.runtime.worker.execution import RunSpec
-from headrace.runtime.worker.tracing import begun, ended
+from headrace.runtime.worker.tracing import begin_span, end_span
 
 NEVER = float("inf")
 _numbers = itertools.count(1)
@@ -60,7 +60,7 @@ class Attempt:
         self.thread: int | None = None
         self.lost = False
         self.abort: Callable[[str], Any] | None = None
-        self.trace: Traced | None = None if plan.tracer is None else begun(plan.tracer, claim, self.context.log)
+        self.trace: Traced | None = None if plan.tracer is None else begin_span(plan.tracer, claim, self.context.log)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class WorkerState:
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None
         self.work = threading.Condition()
-        self.sign = ThreadLiveness("worker loop")
+        self.loop_liveness = ThreadLiveness("worker loop")
 
     # -- runs
 
@@ -139,7 +139,7 @@ class WorkerState:
                 self.settled(run.claim)
             return False
         if run.trace is not None:
-            ended(run.trace, outcome)
+            end_span(run.trace, outcome)
         if outcome is not None:
             if run.place is not None and self.liveness is not None:
                 self.liveness.ended(run.place, run.claim.ref)

@@ -16,7 +16,7 @@ _MAX_MESSAGE_CHARS = 500  # characters of a message: the log has the full text
 
 
 class StatusEvents:
-    """Only the thread that makes the turns uses it."""
+    """Only the thread that makes the exchanges uses it."""
 
     def __init__(self, engine: Engine, worker_id: str, *, enabled: bool) -> None:
         self._engine = engine
@@ -26,12 +26,12 @@ class StatusEvents:
         self._error: tuple[float, str, str] | None = None
 
     def failed(self, error: Exception) -> None:
-        """A turn failed; of several in a row, the first error is reported."""
+        """An exchange failed; of several in a row, the first error is reported."""
         if self._error is None:
             self._error = (time.monotonic(), type(error).__name__, str(error)[:_MAX_MESSAGE_CHARS])
 
     def worked(self) -> None:
-        """A turn succeeded."""
+        """An exchange succeeded."""
         if self._error is not None:
             since, kind, message = self._error
             seconds = round(time.monotonic() - since, 3)

@@ -17,7 +17,7 @@ from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.sandbox import Sandboxes
 from headrace.runtime.worker.state import Attempt, WorkerState
-from headrace.runtime.worker.tracing import looked_back
+from headrace.runtime.worker.tracing import link_predecessors
 
 log = logging.getLogger("headrace.worker")
 
@@ -44,7 +44,7 @@ class Threads:
             needed = min(len(self._worker_state.ready) - self._idle, self._worker_state.concurrency - self._alive)
             for _ in range(needed):
                 if not self._start_one():
-                    return  # the next turn tries again
+                    return  # the next exchange tries again
 
     def _start_one(self) -> bool:
         """Start a thread, if the system allows one more; otherwise jobs wait for the existing ones."""
@@ -146,7 +146,7 @@ class Threads:
             return fail(run.claim, "worker_error", error_info, run.plan.retry.max_attempts, self._worker_state.now())
 
     def _perform_traced(self, run: Attempt, trace: Traced) -> Outcome:
-        looked_back(trace)
+        link_predecessors(trace)
         with trace:
             return self._perform(run)
 

@@ -14,7 +14,7 @@ from headrace.runtime.jobs.tracing import Traced, Tracer
 log = logging.getLogger("headrace.tracing")
 
 
-def begun(tracer: Tracer, claim: Claim, log_line: Callable[..., None]) -> Traced | None:
+def begin_span(tracer: Tracer, claim: Claim, log_line: Callable[..., None]) -> Traced | None:
     """Begin the trace of an attempt."""
     try:
         return tracer.begin(claim, log_line)
@@ -23,15 +23,15 @@ def begun(tracer: Tracer, claim: Claim, log_line: Callable[..., None]) -> Traced
         return None
 
 
-def looked_back(trace: Traced) -> None:
+def link_predecessors(trace: Traced) -> None:
     """Link the attempt to its predecessors."""
     try:
-        trace.look_back()
+        trace.link_predecessors()
     except Exception:
         log.exception("the tracer failed; an attempt is not linked to those before it")
 
 
-def ended(trace: Traced, outcome: Outcome | None) -> None:
+def end_span(trace: Traced, outcome: Outcome | None) -> None:
     """End the trace of an attempt."""
     try:
         trace.end(outcome)

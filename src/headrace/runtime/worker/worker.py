@@ -1,7 +1,7 @@
-"""A worker: one thread that settles finished jobs and claims new ones, in one call per turn.
+"""A worker: one thread that settles finished jobs and claims new ones, in one call per exchange.
 
 An idle worker settles at once, a busy one in large batches. No timer is needed: runners ring the bell when little work
-is left. Between turns the thread waits at the bell until the next job is due.
+is left. Between exchanges the thread waits at the bell until the next job is due.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class Worker:
             maintenance_tasks, self._worker_state.has_jobs, PauseFactor(self._engine, self.id, self._worker_state)
         )
         schedulers = [] if is_drain else [Scheduler(self._engine, self._declare)]
-        self._heartbeat.watch_threads(self._worker_state.sign, maintenance.sign, *(each.sign for each in schedulers))
+        self._heartbeat.watch_threads(
+            self._worker_state.loop_liveness, maintenance.loop_liveness, *(each.loop_liveness for each in schedulers)
+        )
         handlers = [] if self._listener is None else [self._listener(self.id)]
         # The event handlers start first, so that they receive the worker.started event of their own worker.
         self._start([*handlers, WorkerEvents(self._engine, described), *schedulers, maintenance])
@@ -181,7 +183,7 @@ class Worker:
     @property
     def is_stalled(self) -> bool:
         """Whether the loop that claims and settles has hung for long, although the process lives."""
-        return self._thread is not None and self._heartbeat.is_stalled(self._worker_state.sign)
+        return self._thread is not None and self._heartbeat.is_stalled(self._worker_state.loop_liveness)
 
     @property
     def completed(self) -> int:
@@ -255,8 +257,8 @@ class Worker:
     def _work(self) -> None:
         try:
             while self._stop_at is None:
-                self._idle.note_ring(self._bell.wait(self._guarded_turn()))
-            self._worker_state.sign.stop_watching()
+                self._idle.note_ring(self._bell.wait(self._run_guarded()))
+            self._worker_state.loop_liveness.stop_watching()
             self._log("worker.stopping", f"stops: {len(self._worker_state.running)} jobs are running")
             wind_down(self.id, self._worker_state, self._exchange, self._threads, self._bell, lambda: self._stop_at)
         except BaseException:
@@ -267,13 +269,13 @@ class Worker:
             finally:
                 self.stopped.set()  # even after an error: join() must not wait forever
 
-    def _guarded_turn(self) -> float | None:
-        """A turn that survives an outage and any other error. Notifications do not shorten the pause after an error."""
-        self._worker_state.sign.expect_within(OUTAGE_LONGEST)  # the longest pause
+    def _run_guarded(self) -> float | None:
+        """Run one exchange; survives an outage and any other error. Rings do not shorten the pause after an error."""
+        self._worker_state.loop_liveness.expect_within(OUTAGE_LONGEST)  # the longest pause
         if (left := self._outage.left) > 0:
             return left
         try:
-            pause = self._turn()
+            pause = self._run_once()
             self._status_events.worked()
             self._outage.over()
         except EngineUnavailable as error:
@@ -284,10 +286,10 @@ class Worker:
         except Exception as error:
             self._status_events.failed(error)
             pause = self._outage.lasts(1.0)
-            log.exception("a turn of worker %s failed; continuing", self.id)
+            log.exception("an exchange of worker %s failed; continuing", self.id)
         return pause
 
-    def _turn(self) -> float | None:
+    def _run_once(self) -> float | None:
         """Settle and claim once; returns the seconds to sleep unless rung."""
         worker_state, exchange = self._worker_state, self._exchange
         if self._is_idle() and not (self._idle.is_over or exchange.task_lookup.has_grown()):
@@ -298,7 +300,7 @@ class Worker:
             return wait
         self._idle.end()
         claims, next_at = exchange.exchange(capacity)
-        self._idle.turned(len(claims), next_at)
+        self._idle.note_exchange(len(claims), next_at)
         if self._paused:  # paused meanwhile, or with prefetched jobs
             exchange.give_back(claims)
         else:

@@ -3,7 +3,8 @@
 To add a view, write a module in `views` with a function that takes a `PageRequest` and returns the template's
 variables, and a `View` (path, template, place in the navigation). An `Action` beside it makes a change. List both in
 `views.VIEWS` and `views.ACTIONS`. The template, in `templates`, extends `base`, fills `title` and `main`, and uses the
-macros of `macros.html`. The frame adds the navigation and the keys, and updates the page within a second of a change.
+macros of `layout/macros.html`. The frame adds the navigation and the keys, and updates the page
+within a second of a change.
 
     request.py    one request to the dashboard
     view.py       views and actions

@@ -111,13 +111,13 @@ def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
     try:
         args, kwargs = job.redacted_call()
     except CorruptPayload as error:
-        return "", job.whole.payload[:100], str(error)
+        return "", job.full_row.payload[:100], str(error)
     return truncate(plain_json(args)), truncate(plain_json(kwargs)), None
 
 
 def result(job: Job[Any]) -> str | None:
     """The result of a completed job; None without one."""
-    stored = job.whole.result
+    stored = job.full_row.result
     if stored is None:
         return None
     try:

@@ -44,7 +44,7 @@ def viewer_of(request: Request) -> Viewer:
         name=context.caller.name,
         may_write=context.is_allowed("admin"),
         token=context.form_token,
-        has_session=context.caller.method == "session" and context.caller.name != "nobody",
+        has_session=context.caller.method == "session" and context.caller.name != "anonymous",
     )
 
 
@@ -55,7 +55,7 @@ def refuse_forged(request: Request, form: QueryParams) -> None:
 def record(request: PageRequest, action: Action, done: ActionResult) -> None:
     """Record an action in the audit trail."""
     outcome = "done" if done.ok else "refused"
-    request.app.audit.record(request.viewer.name, action.name, done.target, outcome, {"told": done.text})
+    request.app.audit.record(request.viewer.name, action.name, done.target, outcome, {"message": done.text})
 
 
 async def _home(request: Request) -> Response:
@@ -71,7 +71,7 @@ class LoginPages:
 
     def show(self, request: Request) -> Response:
         return self._router.bare_page(
-            request, "login.html", {"wrong": None, "name": "", "next": _next(request.query_params)}
+            request, "layout/login.html", {"wrong": None, "name": "", "next": _next(request.query_params)}
         )
 
     async def login(self, request: Request) -> Response:
@@ -81,7 +81,7 @@ class LoginPages:
             caller = await run_in_threadpool(sessions.sign_in, request, name, form.get("password", ""))
         except Refused as refused:
             shown = {"wrong": str(refused), "name": name, "next": _next(form)}
-            return await run_in_threadpool(self._router.bare_page, request, "login.html", shown, refused.status)
+            return await run_in_threadpool(self._router.bare_page, request, "layout/login.html", shown, refused.status)
         root = str(request.scope.get("root_path", ""))
         response = RedirectResponse(_next(form) or f"{root}/", 303)
         sessions.set_cookie(response, request, caller)

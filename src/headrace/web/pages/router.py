@@ -134,7 +134,7 @@ class PageRouter:
             "is_unavailable": is_unavailable,
         }
         variables["known"] = self._page_cache.last_totals() if is_unavailable else None
-        response = self._render(page_request, "error.html", variables, status)
+        response = self._render(page_request, "layout/error.html", variables, status)
         response.headers.update(refusal_of(error).headers if is_unavailable else {})
         return response
 
@@ -197,7 +197,7 @@ class PageRouter:
         fields = [(name, value) for name, value in page_request.form.multi_items() if name != "confirmed"]
         back = local_url(page_request.form_field("back")) or page_request.url("/")
         variables = {"question": question, "fields": fields, "back": back, "view": None, "unavailable_since": None}
-        return self._render(page_request, "confirm.html", variables)
+        return self._render(page_request, "layout/confirm.html", variables)
 
     def _action_response(self, page_request: PageRequest, done: ActionResult, status: int) -> Response:
         if _wants_json(page_request.http):

@@ -73,7 +73,7 @@ class Templates:
     ) -> str:
         """Render a page; with `part`, without the frame."""
         variables = {
-            "base": "without_frame.html" if part else "frame.html",
+            "base": "layout/without_frame.html" if part else "layout/frame.html",
             "request": request,
             "url": request.url,
             "now": request.now,

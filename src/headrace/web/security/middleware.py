@@ -171,9 +171,11 @@ class SecurityMiddleware:
         if caller is None:
             if (path := _path(scope)) not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_PREFIX):
                 raise self._unauthenticated(request)
-            caller = Caller("nobody", "viewer", "session")
+            caller = Caller("anonymous", "viewer", "session")
         if self._rate_limiter is not None and caller.role != "worker" and _path(scope) not in _HEALTH_PATHS:
-            refuse_if_limited(self._rate_limiter.take(client if caller.name == "nobody" else f"{caller.name}@{client}"))
+            refuse_if_limited(
+                self._rate_limiter.take(client if caller.name == "anonymous" else f"{caller.name}@{client}")
+            )
         scope["headrace.context"] = RequestContext(
             self._app, caller, self._credentials, self._read_only, self._live_feeds, self._remote_workers
         )

@@ -115,7 +115,7 @@ def _print(alert: Alert, as_json: bool) -> None:
         ("labels", ", ".join(f"{name}={value}" for name, value in alert.labels.items()) or "-"),
         ("since", stamp(alert.since)),
         ("fired", stamp(alert.fired_at)),
-        ("notified", "once" if alert.told == 1 else f"{alert.told} times"),
+        ("notified", "once" if alert.notified == 1 else f"{alert.notified} times"),
         ("acknowledged", stamp(alert.acknowledged_at) + acknowledged_by),
         ("resolved", stamp(alert.resolved_at) + resolved_by),
         ("note", alert.note or "-"),

@@ -170,7 +170,7 @@ def test(session: Session, name: str, as_json: bool) -> int:
     """Send a test message."""
     error = session.store().alerts.channels.test(name)
     if as_json:
-        print_json({"told": error is None, "error": error})
+        print_json({"delivered": error is None, "error": error})
     else:
         say(f"channel {name} accepted the test message" if error is None else f"channel {name} failed: {error}")
     return 0 if error is None else 1

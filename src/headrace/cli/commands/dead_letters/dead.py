@@ -80,7 +80,7 @@ def list_dead_letters(
     requested = None if status == "all" else status
     page = session.store().dead.list(status=requested, limit=limit, cursor=cursor, **chosen(given))
     if as_json:
-        print_json({"letters": [_record(dead_letter) for dead_letter in page], "cursor": page.cursor})
+        print_json({"dead_letters": [_record(dead_letter) for dead_letter in page], "cursor": page.cursor})
         return
     if not page:
         remark("no dead letters match" if chosen(given) or requested != "pending" else "no dead letters are pending")

@@ -52,12 +52,12 @@ def lifecycle(ctx: click.Context, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def list_policies(session: Session, as_json: bool) -> None:
-    """List the tasks and queues with lifecycle terms, set in code or by an operator."""
-    found = session.store().lifecycle.all_terms()
+    """List the tasks and queues with a lifecycle policy, set in code or by an operator."""
+    found = session.store().lifecycle.policies()
     if as_json:
         print_json([structs.asdict(row) for row in found])
     elif not found:
-        remark("no task or queue sets lifecycle terms; `headrace lifecycle show` shows the defaults")
+        remark("no task or queue has a lifecycle policy; `headrace lifecycle show` shows the defaults")
     else:
         rows = [
             [
@@ -67,7 +67,7 @@ def list_policies(session: Session, as_json: bool) -> None:
                 " ".join(f"{name}={_format_value(name, value)}" for name, value in fields.items()),
             ]
             for row in found
-            for source, fields in (("its code", row.declared), ("an operator", row.ordered))
+            for source, fields in (("its code", row.declared), ("an operator", row.override))
             if fields
         ]
         print_table(_COLUMNS, rows)
@@ -82,8 +82,8 @@ def list_policies(session: Session, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def show(session: Session, task: str | None, queue: str | None, as_json: bool) -> None:
-    """Show the terms for a task, a queue or all jobs, and where each is set."""
-    _print(session.store().lifecycle.terms(task=task, queue=queue), as_json)
+    """Show the policy of a task, a queue or all jobs, and where each value is set."""
+    _print(session.store().lifecycle.policy(task=task, queue=queue), as_json)
 
 
 def _print(policy: LifecyclePolicy, as_json: bool) -> None:
@@ -143,14 +143,14 @@ def _describe(name: str) -> str:
 @click.option("--task", "-t", help="The task.")
 @click.option("--queue", "-q", help="The queue.")
 @_field_options
-@click.option("--clear", is_flag=True, help="Remove all terms that operators set before.")
+@click.option("--clear", is_flag=True, help="Remove all that operators set before.")
 @as_json_option
 @shared
 @click.pass_obj
 def configure(
     session: Session, /, task: str | None, queue: str | None, clear: bool, as_json: bool, **given: Any
 ) -> None:
-    """Set lifecycle terms of a task or a queue. They override its code and the settings.
+    """Change the lifecycle policy of a task or a queue. It overrides its code and the settings.
 
     The word none means no limit; the word default removes a term set before.
     """
@@ -164,7 +164,7 @@ def configure(
         app.lifecycle.reset(task=task, queue=queue)
     if fields:
         app.lifecycle.configure(task=task, queue=queue, **fields)
-    _print(app.lifecycle.terms(task=task, queue=queue), as_json)
+    _print(app.lifecycle.policy(task=task, queue=queue), as_json)
 
 
 def _format_value(name: str, value: Any) -> str:

@@ -119,7 +119,7 @@ def _errors_say_how_to_continue() -> Iterator[None]:
 
 def _report_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) -> int:
     if as_json:
-        facts = {"standing": plan.copy_status, "target_has_tables": plan.has_tables}
+        facts = {"status": plan.copy_status, "target_has_tables": plan.has_tables}
         print_json({"from": source.url, "to": target.url, **facts, **_contents_record(plan.contents)})
         return 0
     columns = (Column("QUEUE", min_width=8), Column("STATE"), Column("JOBS", right=True))
@@ -176,7 +176,7 @@ def _copy(
     began = time.monotonic()
     if store_copy.copy_status() == "done":
         if as_json:
-            print_json({"from": source.url, "to": target.url, "standing": "done"})
+            print_json({"from": source.url, "to": target.url, "status": "done"})
         else:
             say(_done_text(source, target))
         return 0
@@ -201,7 +201,7 @@ def _copy(
 
 def _result(copied: CopyResult, verification: CopyVerification) -> dict[str, Any]:
     return {
-        "standing": "begun" if verification.different else "done",
+        "status": "begun" if verification.different else "done",
         **_contents_record(verification.contents),
         "carried": copied.jobs,
         "already_there": copied.known,

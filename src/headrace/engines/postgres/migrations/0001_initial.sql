@@ -167,12 +167,12 @@ CREATE TABLE headrace_tasks (
     rules text NOT NULL
 );
 
--- Lifecycle policies of tasks and queues, in JSON: as declared by code and, over it, as ordered by an operator.
+-- Lifecycle policies of tasks and queues, in JSON: as declared by code and, over it, as set by an operator.
 CREATE TABLE headrace_policies (
     kind     text COLLATE "C" NOT NULL,
     name     text COLLATE "C" NOT NULL,
     declared text NOT NULL DEFAULT '{}',
-    ordered  text NOT NULL DEFAULT '{}',
+    override text NOT NULL DEFAULT '{}',
     PRIMARY KEY (kind, name)
 );
 
@@ -242,7 +242,7 @@ CREATE TABLE headrace_archive (
 ALTER TABLE headrace_archive ALTER COLUMN body SET STORAGE EXTERNAL;
 CREATE INDEX headrace_archive_finished ON headrace_archive (finished_at, id);
 CREATE INDEX headrace_archive_task ON headrace_archive (task, duration);
-CREATE TABLE headrace_archive_rest PARTITION OF headrace_archive DEFAULT;
+CREATE TABLE headrace_archive_default PARTITION OF headrace_archive DEFAULT;
 
 -- Small versioned documents.
 CREATE TABLE headrace_documents (

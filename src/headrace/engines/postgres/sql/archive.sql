@@ -74,8 +74,8 @@ WHERE link.inhparent = 'headrace_archive'::regclass;
 SELECT tableoid::regclass::text, count(*) FROM headrace_archive GROUP BY tableoid;
 
 -- name: archive_first_of_rest
-SELECT min(finished_at) FROM headrace_archive_rest WHERE finished_at >= :since::bigint;
+SELECT min(finished_at) FROM headrace_archive_default WHERE finished_at >= :since::bigint;
 
 -- name: archive_drop_rest
-DELETE FROM headrace_archive_rest WHERE (id, created_at, finished_at) IN (
-    SELECT id, created_at, finished_at FROM headrace_archive_rest WHERE finished_at < :before LIMIT :limit);
+DELETE FROM headrace_archive_default WHERE (id, created_at, finished_at) IN (
+    SELECT id, created_at, finished_at FROM headrace_archive_default WHERE finished_at < :before LIMIT :limit);

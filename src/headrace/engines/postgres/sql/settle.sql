@@ -87,8 +87,8 @@ WITH o AS MATERIALIZED (
     UPDATE headrace_jobs AS job SET
         state = o.state,
         version = job.version + 1,
-        attempt = job.attempt - o.refund,
-        releases = job.releases + o.refund,
+        attempt = job.attempt - o.attempt_refund,
+        releases = job.releases + o.attempt_refund,
         crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE job.crashes END,
         run_at = coalesce(o.run_at, job.run_at),
         rank = CASE WHEN o.run_at IS NULL THEN job.rank WHEN job.rank < 0 THEN -o.run_at ELSE o.run_at END,

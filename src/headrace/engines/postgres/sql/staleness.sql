@@ -1,7 +1,7 @@
 -- Staleness. Maintenance and operators read the lifecycle policies of tasks and queues; claims never do.
 
 -- name: policies
-SELECT coalesce(json_agg(json_build_array(kind, name, declared, ordered) ORDER BY kind, name), '[]')::text
+SELECT coalesce(json_agg(json_build_array(kind, name, declared, override) ORDER BY kind, name), '[]')::text
 FROM headrace_policies;
 
 -- name: declare_policy (each t: PolicyRow)
@@ -9,13 +9,13 @@ INSERT INTO headrace_policies (kind, name, declared)
 SELECT t.kind, t.name, t.declared FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
--- name: order_policy (each t: PolicyRow)
-INSERT INTO headrace_policies (kind, name, ordered)
-SELECT t.kind, t.name, t.ordered FROM jsonb_array_elements(:t::jsonb) AS t(value)
-ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
+-- name: override_policy (each t: PolicyRow)
+INSERT INTO headrace_policies (kind, name, override)
+SELECT t.kind, t.name, t.override FROM jsonb_array_elements(:t::jsonb) AS t(value)
+ON CONFLICT (kind, name) DO UPDATE SET override = excluded.override;
 
 -- name: drop_empty_policies
-DELETE FROM headrace_policies WHERE declared = '{}' AND ordered = '{}';
+DELETE FROM headrace_policies WHERE declared = '{}' AND override = '{}';
 
 -- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
 -- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.

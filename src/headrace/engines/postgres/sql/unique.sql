@@ -11,7 +11,7 @@ FROM (SELECT DISTINCT jsonb_array_elements_text(:keys::jsonb) AS key ORDER BY 1)
 SELECT coalesce(json_agg(json_build_array(c.key - 1, (
     SELECT json_build_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
     FROM (SELECT known.seq, known.id, known.created_at, known.finished_at, known.queue,
-                 CASE WHEN c.amends AND known.state IN ('scheduled', 'waiting', 'pending', 'retrying')
+                 CASE WHEN c.updates AND known.state IN ('scheduled', 'waiting', 'pending', 'retrying')
                            AND (starts_with(known.reason, 'waits for event ')
                                 OR (SELECT 1 FROM headrace_steps AS step WHERE step.job = known.seq LIMIT 1) = 1)
                       THEN 'running' ELSE known.state END AS state

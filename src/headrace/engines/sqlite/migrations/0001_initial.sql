@@ -163,12 +163,12 @@ CREATE TABLE headrace_tasks (
     rules TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- Lifecycle policies of tasks and queues, in JSON: as declared by code and, over it, as ordered by an operator.
+-- Lifecycle policies of tasks and queues, in JSON: as declared by code and, over it, as set by an operator.
 CREATE TABLE headrace_policies (
     kind     TEXT NOT NULL,
     name     TEXT NOT NULL,
     declared TEXT NOT NULL DEFAULT '{}',
-    ordered  TEXT NOT NULL DEFAULT '{}',
+    override TEXT NOT NULL DEFAULT '{}',
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 

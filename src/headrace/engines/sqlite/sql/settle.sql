@@ -48,8 +48,8 @@ JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version;
 UPDATE headrace_jobs SET
     state = o.state,
     version = headrace_jobs.version + 1,
-    attempt = attempt - o.refund,
-    releases = releases + o.refund,
+    attempt = attempt - o.attempt_refund,
+    releases = releases + o.attempt_refund,
     crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE crashes END,
     run_at = coalesce(o.run_at, headrace_jobs.run_at),
     rank = CASE WHEN o.run_at IS NULL THEN rank WHEN rank < 0 THEN -o.run_at ELSE o.run_at END,

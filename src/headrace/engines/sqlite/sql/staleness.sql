@@ -1,7 +1,7 @@
 -- Staleness. Maintenance and operators read the lifecycle policies of tasks and queues; claims never do.
 
 -- name: policies
-SELECT json_group_array(json_array(kind, name, declared, ordered)) FROM (
+SELECT json_group_array(json_array(kind, name, declared, override)) FROM (
     SELECT * FROM headrace_policies ORDER BY kind, name);
 
 -- name: declare_policy (each t: PolicyRow)
@@ -10,14 +10,14 @@ SELECT t.kind, t.name, t.declared FROM json_each(:t) AS t
 WHERE true
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
--- name: order_policy (each t: PolicyRow)
-INSERT INTO headrace_policies (kind, name, ordered)
-SELECT t.kind, t.name, t.ordered FROM json_each(:t) AS t
+-- name: override_policy (each t: PolicyRow)
+INSERT INTO headrace_policies (kind, name, override)
+SELECT t.kind, t.name, t.override FROM json_each(:t) AS t
 WHERE true
-ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
+ON CONFLICT (kind, name) DO UPDATE SET override = excluded.override;
 
 -- name: drop_empty_policies
-DELETE FROM headrace_policies WHERE declared = '{}' AND ordered = '{}';
+DELETE FROM headrace_policies WHERE declared = '{}' AND override = '{}';
 
 -- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
 -- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.

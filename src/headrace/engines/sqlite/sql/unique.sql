@@ -7,7 +7,7 @@ SELECT json_array_length(:keys);
 SELECT json_group_array(json_array(c.key, json((
     SELECT json_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
     FROM (SELECT known.seq, known.id, known.created_at, known.finished_at, known.queue,
-                 iif(c.amends AND known.state IN ('scheduled', 'waiting', 'pending', 'retrying')
+                 iif(c.updates AND known.state IN ('scheduled', 'waiting', 'pending', 'retrying')
                      AND (known.reason LIKE 'waits for event %'
                           OR EXISTS (SELECT 1 FROM headrace_steps AS step WHERE step.job = known.seq)),
                      'running', known.state) AS state

@@ -44,7 +44,7 @@ class GroupQuery(Struct, frozen=True):
 class DeadList(Struct, frozen=True):
     """Dead letters, newest first. `cursor` continues after them."""
 
-    letters: list[DeadLetter]
+    dead_letters: list[DeadLetter]
     cursor: str | None
 
 
@@ -157,17 +157,17 @@ def purge(context: RequestContext, body: Purge) -> Changed:
     return Changed(purged, body.dry_run)
 
 
-@table.get("/dead/{letter_id}/history")
-def history(context: RequestContext, letter_id: str) -> list[HistoryEntry]:
+@table.get("/dead/{dead_letter_id}/history")
+def history(context: RequestContext, dead_letter_id: str) -> list[HistoryEntry]:
     """Return the history of the job of a dead letter, oldest first."""
-    return context.app.dead.history(letter_id)
+    return context.app.dead.history(dead_letter_id)
 
 
-@table.post("/dead/{letter_id}/requeue", example={"note": "fixed SMTP"})
-def requeue(context: RequestContext, letter_id: str, body: Requeue) -> RequeueResult:
+@table.post("/dead/{dead_letter_id}/requeue", example={"note": "fixed SMTP"})
+def requeue(context: RequestContext, dead_letter_id: str, body: Requeue) -> RequeueResult:
     """Run the job of a pending dead letter again, with fresh attempts and a higher priority."""
     return context.app.dead.requeue(
-        letter_id,
+        dead_letter_id,
         priority_boost=body.priority_boost,
         max_requeues=body.max_requeues,
         by=context.caller.name,
@@ -177,28 +177,28 @@ def requeue(context: RequestContext, letter_id: str, body: Requeue) -> RequeueRe
     )
 
 
-@table.post("/dead/{letter_id}/resolve", example={"status": "manually_resolved", "note": "sent by hand"})
-def resolve(context: RequestContext, letter_id: str, body: Resolve) -> DeadLetter:
+@table.post("/dead/{dead_letter_id}/resolve", example={"status": "manually_resolved", "note": "sent by hand"})
+def resolve(context: RequestContext, dead_letter_id: str, body: Resolve) -> DeadLetter:
     """Resolve a pending dead letter. Its job does not change."""
-    return _shown(context.app.dead.resolve(letter_id, body.status, by=context.caller.name, note=body.note))
+    return _shown(context.app.dead.resolve(dead_letter_id, body.status, by=context.caller.name, note=body.note))
 
 
-@table.post("/dead/{letter_id}/notes", example={"text": "the mail server was down"})
-def note(context: RequestContext, letter_id: str, body: NewNote) -> DeadLetter:
+@table.post("/dead/{dead_letter_id}/notes", example={"text": "the mail server was down"})
+def note(context: RequestContext, dead_letter_id: str, body: NewNote) -> DeadLetter:
     """Add a note to a dead letter of any status."""
-    return _shown(context.app.dead.note(letter_id, body.text, by=context.caller.name))
+    return _shown(context.app.dead.note(dead_letter_id, body.text, by=context.caller.name))
 
 
-@table.get("/dead/{letter_id}")
-def get(context: RequestContext, letter_id: str) -> DeadLetter:
+@table.get("/dead/{dead_letter_id}")
+def get(context: RequestContext, dead_letter_id: str) -> DeadLetter:
     """Return one dead letter by its id, or the newest of the job with this id."""
-    return _shown(context.app.dead.get(letter_id))
+    return _shown(context.app.dead.get(dead_letter_id))
 
 
-@table.delete("/dead/{letter_id}")
-def delete(context: RequestContext, letter_id: str) -> None:
+@table.delete("/dead/{dead_letter_id}")
+def delete(context: RequestContext, dead_letter_id: str) -> None:
     """Delete a dead letter of any status. Its job does not change."""
-    context.app.dead.delete(letter_id)
+    context.app.dead.delete(dead_letter_id)
 
 
 def _status(status: AnyStatus) -> str | None:

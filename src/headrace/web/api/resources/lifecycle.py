@@ -1,4 +1,4 @@
-"""Stale jobs, retention, the archive and lifecycle terms."""
+"""Stale jobs, retention, the archive and lifecycle policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.web.api.schemas import Limit, given_fields
 from headrace.web.api.values import Kept, PolicyTime, RetentionTime
 from headrace.web.security.middleware import RequestContext
 
-table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle terms.")
+table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle policies.")
 
 
 class StaleQuery(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class ArchiveRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicyQuery(Struct, frozen=True):
-    """The task, the queue or both whose terms to return; without either, the defaults."""
+    """The task, the queue or both whose policy to return; without either, the defaults."""
 
     task: str | None = None
     queue: str | None = None
@@ -118,14 +118,14 @@ def partitions(context: RequestContext) -> list[ArchivePartition]:
     return context.app.lifecycle.partitions()
 
 
-@table.get("/lifecycle/terms")
-def terms(context: RequestContext, query: PolicyQuery) -> LifecyclePolicy:
-    """Return the lifecycle terms of a task, a queue or all jobs, and where each is set."""
-    return context.app.lifecycle.terms(task=query.task, queue=query.queue)
+@table.get("/lifecycle/policy")
+def policy(context: RequestContext, query: PolicyQuery) -> LifecyclePolicy:
+    """Return the lifecycle policy of a task, a queue or all jobs, and where each is set."""
+    return context.app.lifecycle.policy(task=query.task, queue=query.queue)
 
 
-@table.patch("/lifecycle/terms", example={"queue": "emails", "max_pending": 600, "on_stale": "dead"})
+@table.patch("/lifecycle/policy", example={"queue": "emails", "max_pending": 600, "on_stale": "dead"})
 def configure(context: RequestContext, body: PolicyChange) -> LifecyclePolicy:
-    """Set lifecycle terms of a task or a queue. They override code and settings."""
+    """Change the lifecycle policy of a task or a queue. It overrides code and settings."""
     fields: dict[str, Any] = given_fields(body, exclude=("task", "queue"))
     return context.app.lifecycle.configure(task=body.task, queue=body.queue, **fields)

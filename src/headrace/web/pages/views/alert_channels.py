@@ -90,8 +90,8 @@ def _confirm_delete(request: PageRequest) -> Confirmation:
 
 
 VIEWS = [
-    View(path="/alerts/new-channel", template="channel_new.html", show=show_new),
-    View(path="/alerts/channels/{channel}", template="channel.html", show=show_one),
+    View(path="/alerts/new-channel", template="alerts/channel_new.html", show=show_new),
+    View(path="/alerts/channels/{channel}", template="alerts/channel.html", show=show_one),
 ]
 ACTIONS = [
     Action(path="/alerts/new-channel", name="alert.channel.create", run=_create),

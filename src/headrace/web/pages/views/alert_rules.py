@@ -133,9 +133,9 @@ def _confirm_delete(request: PageRequest) -> Confirmation:
 
 
 VIEWS = [
-    View(path="/alerts/rules", template="rules.html", show=show),
-    View(path="/alerts/new-rule", template="rule_new.html", show=show_new),
-    View(path="/alerts/rules/{rule}", template="rule.html", show=show_one),
+    View(path="/alerts/rules", template="alerts/rules.html", show=show),
+    View(path="/alerts/new-rule", template="alerts/rule_new.html", show=show_new),
+    View(path="/alerts/rules/{rule}", template="alerts/rule.html", show=show_one),
 ]
 ACTIONS = [
     Action(path="/alerts/new-rule", name="alert.rule.create", run=_create),

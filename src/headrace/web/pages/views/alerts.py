@@ -77,7 +77,9 @@ def _unsilence(request: PageRequest) -> ActionResult:
 
 
 VIEWS = [
-    View(path="/alerts", template="alerts.html", show=show, label="Alerts", icon="alerts", key="a", badge=firing),
+    View(
+        path="/alerts", template="alerts/alerts.html", show=show, label="Alerts", icon="alerts", key="a", badge=firing
+    ),
 ]
 ACTIONS = [
     Action(path="/alerts/silence", name="alert.silence", run=_silence),

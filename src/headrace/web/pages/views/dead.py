@@ -32,7 +32,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     )
     stats = request.page_cache.shared_or_none(request.app.dead.stats)
     return {
-        "dead_letters": page.letters,
+        "dead_letters": page.dead_letters,
         "cursor": page.cursor,
         "current_cursor": request.query("cursor"),
         "status": status,
@@ -224,7 +224,15 @@ def _dead_letters(count: int) -> str:
 
 
 VIEWS = [
-    View(path="/dead", template="dead.html", show=show, label="Dead letters", icon="dead", key="d", badge=pending),
+    View(
+        path="/dead",
+        template="dead_letters/dead.html",
+        show=show,
+        label="Dead letters",
+        icon="dead",
+        key="d",
+        badge=pending,
+    ),
 ]
 ACTIONS = [
     Action(path="/dead/requeue", name="dead.requeue", run=_requeue, confirmation=_confirm_requeue),

@@ -82,7 +82,7 @@ def _note(request: PageRequest) -> ActionResult:
     return ActionResult("Noted.", target=dead_letter.id)
 
 
-VIEWS = [View(path="/dead/{dead_letter:path}", template="dead_letter.html", show=show)]
+VIEWS = [View(path="/dead/{dead_letter:path}", template="dead_letters/dead_letter.html", show=show)]
 ACTIONS = [
     Action(path="/dead/{dead_letter:path}/requeue", name="dead.requeue", run=_requeue),
     Action(path="/dead/{dead_letter:path}/resolve", name="dead.resolve", run=_resolve),

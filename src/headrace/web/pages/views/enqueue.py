@@ -85,5 +85,5 @@ def moment_of(name: str, text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-VIEWS = [View(path="/enqueue", template="enqueue.html", show=show)]
+VIEWS = [View(path="/enqueue", template="jobs/enqueue.html", show=show)]
 ACTIONS = [Action(path="/enqueue", name="job.enqueue", run=_enqueue)]

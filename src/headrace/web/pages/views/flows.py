@@ -98,8 +98,8 @@ def _retry(request: PageRequest) -> ActionResult:
 
 
 VIEWS = [
-    View(path="/flows", template="flows.html", show=show, label="Flows", icon="flows", key="f"),
-    View(path="/flows/{flow:path}", template="flow.html", show=show_one),
+    View(path="/flows", template="flows/flows.html", show=show, label="Flows", icon="flows", key="f"),
+    View(path="/flows/{flow:path}", template="flows/flow.html", show=show_one),
 ]
 ACTIONS = [
     Action(path="/flows/{flow:path}/cancel", name="flow.cancel", run=_cancel, confirmation=_confirm_cancel),

@@ -178,7 +178,7 @@ def _update(request: PageRequest) -> ActionResult:
     return ActionResult(f"Job {job.id} has {changed}.", target=job.id)
 
 
-VIEWS = [View(path="/jobs/{job:path}", template="job.html", show=show)]
+VIEWS = [View(path="/jobs/{job:path}", template="jobs/job.html", show=show)]
 ACTIONS = [
     Action(
         path="/jobs/{job:path}/retry", name="job.retry", run=_job_action("retry", "is queued again", "is not finished")

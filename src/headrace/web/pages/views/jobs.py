@@ -152,5 +152,5 @@ def _bulk(request: PageRequest) -> ActionResult:
     return ActionResult(f"{count_text} {_PAST_TENSE[action]}.", target=description)
 
 
-VIEWS = [View(path="/jobs", template="jobs.html", show=show, label="Jobs", icon="jobs", key="j")]
+VIEWS = [View(path="/jobs", template="jobs/jobs.html", show=show, label="Jobs", icon="jobs", key="j")]
 ACTIONS = [Action(path="/jobs", name="jobs.bulk", run=_bulk, confirmation=_confirm_bulk)]

@@ -1,4 +1,4 @@
-"""Lifecycle: stale jobs, the archive and its partitions, lifecycle terms."""
+"""Lifecycle: stale jobs, the archive and its partitions, lifecycle policies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "action_texts": _ACTION_TEXTS,
         "archive": archive,
         "partitions": partitions,
-        "policies": [(kind, name, policy) for (kind, name), policy in lifecycle.terms_by_name().items()],
+        "policies": [(kind, name, policy) for (kind, name), policy in lifecycle.policies_by_name().items()],
         "spans": SPANS,
         "max_count": sum(name.startswith("max_") for name in SPANS),
         "on_stales": get_args(OnStale),
@@ -150,6 +150,6 @@ ACTIONS = [
     Action(path="/lifecycle/stale", name="lifecycle.stale", run=_apply_stale, confirmation=_confirm_stale),
     Action(path="/lifecycle/archive", name="lifecycle.archive", run=_archive, confirmation=_confirm_archive),
     Action(path="/lifecycle/restore", name="lifecycle.restore", run=_restore),
-    Action(path="/lifecycle/terms", name="lifecycle.configure", run=_configure),
+    Action(path="/lifecycle/policy", name="lifecycle.configure", run=_configure),
     Action(path="/lifecycle/reset", name="lifecycle.reset", run=_reset),
 ]

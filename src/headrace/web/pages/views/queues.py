@@ -186,8 +186,8 @@ def _rule_value(name: str, text: str | None) -> int | float | str | None:
 
 
 VIEWS = [
-    View(path="/queues", template="queues.html", show=show, label="Queues", icon="queues", key="q"),
-    View(path="/queues/{queue:path}", template="queue.html", show=show_one),
+    View(path="/queues", template="queues/queues.html", show=show, label="Queues", icon="queues", key="q"),
+    View(path="/queues/{queue:path}", template="queues/queue.html", show=show_one),
 ]
 ACTIONS = [
     Action(path="/queues/{queue:path}/pause", name="queue.pause", run=_pause),

@@ -162,8 +162,8 @@ def _confirm_delete(request: PageRequest) -> Confirmation:
 
 
 VIEWS = [
-    View(path="/new-schedule", template="schedule_new.html", show=show_new),
-    View(path="/schedules/{schedule:path}", template="schedule.html", show=show),
+    View(path="/new-schedule", template="schedules/schedule_new.html", show=show_new),
+    View(path="/schedules/{schedule:path}", template="schedules/schedule.html", show=show),
 ]
 ACTIONS = [
     Action(path="/new-schedule", name="schedule.create", run=_create),

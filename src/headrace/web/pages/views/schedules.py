@@ -46,5 +46,7 @@ def _by_next_run(schedule: Schedule) -> tuple[bool, datetime, str]:
 
 
 VIEWS = [
-    View(path="/schedules", template="schedules.html", show=show, label="Schedules", icon="schedules", key="s"),
+    View(
+        path="/schedules", template="schedules/schedules.html", show=show, label="Schedules", icon="schedules", key="s"
+    ),
 ]

@@ -104,9 +104,9 @@ def _confirm_delete(request: PageRequest) -> Confirmation:
 
 
 VIEWS = [
-    View(path="/webhooks", template="webhooks.html", show=show),
-    View(path="/new-webhook", template="webhook_new.html", show=show_new),
-    View(path="/webhooks/{webhook}", template="webhook.html", show=show_one),
+    View(path="/webhooks", template="webhooks/webhooks.html", show=show),
+    View(path="/new-webhook", template="webhooks/webhook_new.html", show=show_new),
+    View(path="/webhooks/{webhook}", template="webhooks/webhook.html", show=show_one),
 ]
 ACTIONS = [
     Action(path="/new-webhook", name="webhook.create", run=_create),

@@ -82,8 +82,8 @@ def _confirm_stop(request: PageRequest) -> Confirmation:
 
 
 VIEWS = [
-    View(path="/workers", template="workers.html", show=show, label="Workers", icon="workers", key="w"),
-    View(path="/workers/{worker:path}", template="worker.html", show=show_one),
+    View(path="/workers", template="workers/workers.html", show=show, label="Workers", icon="workers", key="w"),
+    View(path="/workers/{worker:path}", template="workers/worker.html", show=show_one),
 ]
 ACTIONS = [
     Action(path="/workers/{worker:path}/pause", name="worker.pause", run=_pause),

@@ -14,7 +14,7 @@
 --   {p}:version        text: the version of this layout
 --   {p}:store          text: a random name of this store
 --   {p}:seq            the last number given to a job
---   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is sent by an engine
+--   {p}:bell           channel: "work:<queue>", "done", "commands", "schedules"; "!<sender> <topic>" is sent by an engine
 --   {p}:last_retention   text: the last retention run, in JSON
 --   {p}:status         hash kind, other, at: the store status, set during a transfer and afterwards
 --
@@ -69,8 +69,8 @@
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task with rules -> its TaskRules in JSON
---   {p}:policies:declared, {p}:policies:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its
---                      lifecycle policy in JSON, as declared by code and as ordered by an operator
+--   {p}:policies:declared, {p}:policies:override   hashes: kind ("task" or "queue"), a colon and a name -> its
+--                      lifecycle policy in JSON, as declared by code and as set by an operator
 --   {p}:documents:<kind>   hash: key of a document -> its version, a space and its value
 --   {p}:document_keys:<kind>   sorted set of these keys, all of score 0: by key
 --   {p}:document_kinds   sorted set of the kinds that have any document, all of score 0: by name

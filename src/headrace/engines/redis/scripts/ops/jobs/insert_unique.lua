@@ -1,14 +1,14 @@
 -- Insert jobs under their unique rules, one after the other. A decision is visible to later jobs, and everything is
 -- written at the end.
 -- ARGV: now, all_or_nothing, mark, again, count, ids, jobs (array of NewJob), their rules (each a UniqueRule or false),
--- then every state from which a job may be amended
+-- then every state from which a job may be updated
 -- Answers: a kind and an id for each job; or "moved" and the address of the other store; or the answer of `full_queue`;
 -- or, with `all_or_nothing`, "duplicate" and the id of the conflicting job
 
 local now, all_or_nothing, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
 local count, given, jobs, rules = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), ARGV[7], cmsgpack.unpack(ARGV[8])
-local amendable = {}
-for i = 9, #ARGV do amendable[ARGV[i]] = true end
+local updatable = {}
+for i = 9, #ARGV do updatable[ARGV[i]] = true end
 
 local status = moved_to()
 if status then return status end
@@ -46,9 +46,9 @@ end
 
 -- The state that a job counts as. For amendments one that has begun counts as running, also between two of its runs:
 -- its steps belong to its own arguments.
-local function effective_state(entry, amends)
+local function effective_state(entry, updates)
   local j = entry.job
-  if not amends or not amendable[j.state] or entry.content then return j.state end
+  if not updates or not updatable[j.state] or entry.content then return j.state end
   if entry.is_begun == nil then
     entry.is_begun = j.reason and j.reason:sub(1, 16) == 'waits for event '
       or call('EXISTS', steps_key(entry.member)) == 1
@@ -73,10 +73,10 @@ local function newest_past(key, condition, found)
   return found
 end
 
-local function newest(key, conditions, amends)
+local function newest(key, conditions, updates)
   local list, found = jobs_of(key), nil
   for i = #list, 1, -1 do
-    if meets_any(list[i].job, effective_state(list[i], amends), conditions) then
+    if meets_any(list[i].job, effective_state(list[i], updates), conditions) then
       found = list[i]
       break
     end
@@ -99,7 +99,7 @@ local function store(new)
   grow_queue(new.queue, 1)
 end
 
--- Record that the job is amended, and set its new state. The old state is remembered once: the job has to be removed
+-- Record that the job is updated, and set its new state. The old state is remembered once: the job has to be removed
 -- from there, however often it changes in this batch.
 local function begin_change(entry, target, detail)
   if not entry.before and not entry.content then
@@ -108,7 +108,7 @@ local function begin_change(entry, target, detail)
     entries[#entries + 1] = entry
   end
   local j = entry.job
-  record_history(entry.member, j, now, 'amend', target, detail, j.finished_at)
+  record_history(entry.member, j, now, 'update', target, detail, j.finished_at)
   j.state, j.version = target, j.version + 1
   return j
 end
@@ -138,7 +138,7 @@ end
 local function resolve_conflict(entry, new, act)
   if act == 'refuse' then return 'refused' end
   -- A waiting job whose own run is over has started, too.
-  if act == 'keep' or not amendable[effective_state(entry, true)] or entry.job.finished_at then return 'existing' end
+  if act == 'keep' or not updatable[effective_state(entry, true)] or entry.job.finished_at then return 'existing' end
   if act == 'replace' then
     replace(entry, new)
     return 'replaced'

@@ -18,7 +18,7 @@ local target = j and targets[j.state]
 if not target then return 0 end
 
 guard()
-record_history(member, j, now, 'amend', target, detail, j.finished_at)
+record_history(member, j, now, 'update', target, detail, j.finished_at)
 if queue and queue ~= j.queue then
   drop(key_of('queue', j.queue), member)
   add(key_of('queue', queue), member, member)

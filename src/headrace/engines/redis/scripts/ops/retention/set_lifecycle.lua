@@ -1,5 +1,5 @@
 -- Replace lifecycle policies.
--- ARGV: "declared" or "ordered", then kind and name, the policy in JSON or nothing for none, ...
+-- ARGV: "declared" or "override", then kind and name, the policy in JSON or nothing for none, ...
 
 guard()
 local key = P .. ':policies:' .. ARGV[1]
