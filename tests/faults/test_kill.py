@@ -212,7 +212,9 @@ def test_the_supervisor_restarts_a_killed_worker(fleet: SimpleNamespace, url: st
         assert app.enqueue("touch", 21).result(PATIENCE) == 42
         supervisor.send_signal(signal.SIGTERM)
         assert supervisor.wait(PATIENCE) == 0
-        assert app.workers() == []
+        assert {worker.pid for worker in app.workers()} <= {victim}, (
+            "a killed one is listed until its heartbeats are missed"
+        )
 
 
 def test_workers_stop_when_their_supervisor_is_killed(fleet: SimpleNamespace, url: str) -> None:
