@@ -368,7 +368,7 @@ def test_a_waiting_child_that_is_stale_ends_and_its_parent_goes_on(engine: Engin
 
 def test_whoever_waits_and_whoever_runs_it_is_told(engine: Engine) -> None:
     submit_and_claim(engine)
-    bells = {topic: engine.listen(topic) for topic in ("done", "orders")}
+    bells = {topic: engine.listen(topic) for topic in ("done", "commands")}
     try:
         assert mark_stale(engine, "fail")
         assert all(bell.wait(PATIENCE) for bell in bells.values())

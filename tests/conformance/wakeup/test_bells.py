@@ -25,7 +25,7 @@ from tests.support.builders import (
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
-TOPICS = ("work", "done", "orders")
+TOPICS = ("work", "done", "commands")
 
 
 def heard_in_a_thread(bell: Bell) -> queue.Queue[bool]:
@@ -96,9 +96,9 @@ def test_a_ring_wakes_a_waiter_in_another_process(store: StoreUnderTest) -> None
 
 def test_a_ring_from_another_process_wakes_a_waiter_here(store: StoreUnderTest) -> None:
     engine = store.open()
-    ringer = store.send("ring", "orders")
+    ringer = store.send("ring", "commands")
     assert ringer.hear() == "ready"
-    bell = engine.listen("orders")
+    bell = engine.listen("commands")
     heard = heard_in_a_thread(bell)
     ringer.go()
     assert heard.get(timeout=PATIENCE)
@@ -171,9 +171,9 @@ def command(engine: Engine) -> None:
         ("done", settle_a_success),
         ("work", give_a_job_back),
         ("done", cancel),
-        ("orders", cancel),
+        ("commands", cancel),
         ("work", resume_a_queue),
-        ("orders", command),
+        ("commands", command),
     ],
 )
 def test_what_concerns_a_waiter_wakes_it(store: StoreUnderTest, topic: str, act: Callable[[Engine], None]) -> None:

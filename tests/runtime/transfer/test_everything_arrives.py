@@ -223,7 +223,7 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
     ),
     "lifecycle": (
         lambda target: target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=9)),
-        "lifecycle task send differs in its ordered terms",
+        "lifecycle task send differs in its override policy",
     ),
     "no lifecycle": (
         lambda target: target.staleness_store.override_policy("task", "send", None),

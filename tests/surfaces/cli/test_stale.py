@@ -137,7 +137,7 @@ def test_terms_are_listed_by_their_origin(shell: Shell, app: Headrace) -> None:
 def test_a_store_without_terms_says_so(shell: Shell) -> None:
     with shell.app() as app:
         app.queue("mail").pause()
-        assert "no task or queue sets lifecycle terms" in shell("lifecycle").err
+        assert "no task or queue has a lifecycle policy" in shell("lifecycle").err
 
 
 def test_terms_are_changed_and_removed(shell: Shell, app: Headrace) -> None:

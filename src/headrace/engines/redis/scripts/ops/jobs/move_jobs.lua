@@ -67,7 +67,7 @@ else
   if any_edges and event == 'revive' then reopen(jobs, now) end
 end
 if event == 'cancel' or event == 'delete' then messages.done = true end
-if event == 'cancel' then messages.orders = true end
+if event == 'cancel' then messages.commands = true end
 if rules_exist() then messages.work = true end
 ring(messages)
 return moved

@@ -58,7 +58,7 @@ end
 flush()
 if #failed > 0 then
   if any_dependencies() then propagate(failed, now, messages) end
-  messages.done, messages.orders = true, true
+  messages.done, messages.commands = true, true
   if rules_exist() then messages.work = true end
   ring(messages)
 end

@@ -9,5 +9,5 @@ if expected and not (known and schedule_version(known) == expected) then return 
 local existed = call('HDEL', SCHEDULES, id)
 call('ZREM', SCHEDULES_DUE, id)
 call('UNLINK', P .. ':occurrences:' .. id)
-if existed == 1 then ring({times = true}) end
+if existed == 1 then ring({schedules = true}) end
 return existed

@@ -58,6 +58,6 @@ local full = full_queue()
 if full then return full end
 if any_applied then
   flush_new_jobs()
-  announce(now, {times = true})
+  announce(now, {schedules = true})
 end
 return applied

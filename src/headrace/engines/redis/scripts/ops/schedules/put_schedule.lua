@@ -9,5 +9,5 @@ if again and known == row then return 1 end -- this very call stored it before; 
 if known and not expected or expected and not (known and schedule_version(known) == expected) then return 0 end
 guard()
 write_schedule(id, due_at, row)
-ring({times = true})
+ring({schedules = true})
 return 1

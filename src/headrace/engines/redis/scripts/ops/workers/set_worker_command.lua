@@ -11,5 +11,5 @@ if not is_whole then return 0 end
 call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, ARGV[2], queues,
   concurrency, running, completed, failed, tasks, heartbeat,
   capabilities))
-ring({orders = true})
+ring({commands = true})
 return 1
