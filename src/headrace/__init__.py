@@ -28,6 +28,7 @@ from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Lifecycle
+from headrace.core.tasks.injection import INJECTED
 from headrace.core.tasks.retry import Retry
 from headrace.core.tasks.unique import Cache, Unique
 from headrace.errors import (
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "INJECTED",
     "Alert",
     "AlertChange",
     "AlertChannel",

@@ -15,6 +15,7 @@ from msgspec import structs
 from headrace.app import parts
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
 from headrace.app.forking import start_afresh_after_fork
+from headrace.app.hook_methods import HookMethods
 from headrace.app.jobs.jobs import Jobs
 from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
@@ -46,7 +47,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Headrace:
+class Headrace(HookMethods):
     """A background-job system on one store.
 
     `url` is `sqlite:///file.db`, `memory://`, `postgresql://…` or `redis://…`; without it $HEADRACE_URL, else
@@ -288,7 +289,7 @@ class Headrace:
         if self.spool is not None:
             self.spool.keep_forwarding()
         how |= {"declare": self._declare, "archive": lambda: self.services.archive, "cipher": self.cipher}
-        how["listener"] = self.events.listener
+        how |= {"listener": self.events.listener, "hooks": self.submitter.hooks}
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -25,11 +26,14 @@ from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.steps import Suspended
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
+from headrace.runtime.jobs.hooks import Hooks
+from headrace.runtime.jobs.task import Task
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import Key, noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
 from headrace.runtime.worker.results import MissingResult, ResultResolver, has_result_refs
+from headrace.runtime.worker.worker_scope import WorkerScope
 
 T = TypeVar("T")
 
@@ -50,7 +54,9 @@ class InlineWorker:
         self._held: dict[Key, Claim] = {}
         self._began: dict[Key, int] = {}
         self.cipher = app.cipher
-        self._run_specs = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.cipher)
+        limits = (app.settings.timeout, app.settings.max_payload)
+        function_of = functools.partial(function_in_scope, app.submitter.hooks)
+        self._run_specs = RunSpecs(app.find_task, *limits, app.cipher, function_of)
         self._result_resolver = ResultResolver(app.engine.queries, self._run_specs.keeps_result, app.cipher)
 
     def next(self) -> Claim | None:
@@ -219,7 +225,7 @@ class InlineAttempt:
         if self.trace is not None:
             self.trace.link_predecessors()
         args, kwargs = self.plan.arguments(self._inline_worker.with_results(self.claim))
-        return self.plan.task.function(*args, **kwargs)
+        return self.plan.function(*args, **kwargs)
 
     def _success(self, value: Any) -> Outcome:
         return self.context.enclosed(self.plan.success(self.claim, value, self.now()))
@@ -265,6 +271,27 @@ class _Job:
         current.reset(self._token)
         if kind is not None:
             self._attempt.give_up()
+
+
+def function_in_scope(hooks: Hooks, task: Task[..., Any, Any]) -> Callable[..., Any]:
+    """The task's function inside the hooks. Each attempt has a scope of its own: a value of a worker ends with it."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with asyncio.Runner() as runner:
+            scope = WorkerScope(hooks, lambda coroutine: in_own_thread_if_looping(lambda: runner.run(coroutine)))
+            try:
+                return scope.function_of(task)(*args, **kwargs)
+            finally:
+                scope.close()
+
+    async def acall(*args: Any, **kwargs: Any) -> Any:
+        scope = WorkerScope(hooks, asyncio.run)
+        try:
+            return await scope.function_of(task)(*args, **kwargs)
+        finally:
+            await scope.aclose()
+
+    return acall if task.is_async else call
 
 
 def in_own_thread_if_looping(call: Callable[[], T]) -> T:

@@ -59,7 +59,10 @@ RINGS: dict[str, tuple[Act, set[str]]] = {
     "fail": (lambda engine: settle(engine, fail(claim_one(engine))), {"done"}),
     "give up": (lambda engine: settle(engine, give_up(claim_one(engine))), {"done"}),
     "release": (lambda engine: settle(engine, release(claim_one(engine))), {"work"}),
-    "cancel": (lambda engine: engine.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW), {"done", "commands", "work"}),
+    "cancel": (
+        lambda engine: engine.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW),
+        {"done", "commands", "work"},
+    ),
     "hurry": (lambda engine: engine.queries.move(EVERYTHING, Trigger.HURRY, 9, now=NOW), {"work"}),
     "delete": (lambda engine: engine.queries.move(EVERYTHING, Trigger.DELETE, 9, now=NOW), {"done"}),
     "update": (lambda engine: engine.queries.update("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),

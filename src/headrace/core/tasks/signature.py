@@ -22,6 +22,7 @@ from headrace.core.codec.models import same
 from headrace.core.codec.redaction import NO_WORDS
 from headrace.core.codec.result_refs import MARK
 from headrace.core.codec.secret_names import mentions
+from headrace.core.tasks.injection import injected_names
 from headrace.core.text import a_kind, short
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 
@@ -88,7 +89,8 @@ class Signature:
         except (ValueError, TypeError):  # some builtins have none
             found = inspect.signature(lambda *args, **kwargs: None)
         resolve = _resolver(fn)
-        parameters = tuple(_parameter(p, resolve) for p in found.parameters.values())
+        injected = injected_names(found.parameters.values(), title)
+        parameters = tuple(_parameter(p, resolve) for p in found.parameters.values() if p.name not in injected)
         return cls(title, parameters, _shape(found.return_annotation, resolve)[0], redact, words)
 
     def _plan(self, count: int) -> Plan:

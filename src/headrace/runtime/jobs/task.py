@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
@@ -15,6 +15,7 @@ from headrace.core.tasks.options import Options, check_task_name, checked
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.tracing import Tracer
 
@@ -28,6 +29,8 @@ class Submits(Protocol):
 
     @property
     def tracer(self) -> Tracer | None: ...
+    @property
+    def hooks(self) -> Hooks: ...
     @property
     def words(self) -> frozenset[str]:
         """Names whose values no error may show."""
@@ -51,6 +54,10 @@ class Call(Struct, Generic[R], frozen=True):
     options: Options
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    def using(self, /, **options: Any) -> Call[R]:
+        """The same call with these options."""
+        return structs.replace(self, options=checked(options).over(self.options))
 
 
 class Task(Generic[P, C, R]):

@@ -27,6 +27,7 @@ from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.context.trace import mark, with_shared_correlation
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.encryption import is_same_call
+from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import SPOOLED, Job
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.jobs.services import JobServices
@@ -35,6 +36,7 @@ from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import batch_of_loop
 from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
+from headrace.runtime.submit.enqueue_hooks import ahooked, ahooked_many, around, hooked, hooked_many
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
 from headrace.runtime.submit.template import TemplateCache
 
@@ -63,6 +65,7 @@ class Submitter:
         self._templates = TemplateCache(settings.max_payload, services.words)
         self.intercept: Callable[[Job[Any]], None] | None = None
         self.tracer: Tracer | None = None
+        self.hooks = Hooks()
         self._home = engine
         self.attach(engine, clock, spool)
 
@@ -88,7 +91,7 @@ class Submitter:
     # -- one job
 
     @traced
-    def submit(self, call: Call[Any]) -> Job[Any]:
+    def _submit(self, call: Call[Any]) -> Job[Any]:
         """Insert one job, in one commit with concurrent submissions."""
         new, rule, edges = self._new(call, self._clock.now())
         if edges:
@@ -101,12 +104,12 @@ class Submitter:
         return self._stored(call, new, self._inserts.call(new))
 
     @atraced
-    async def asubmit(self, call: Call[Any]) -> Job[Any]:
+    async def _asubmit(self, call: Call[Any]) -> Job[Any]:
         """The same for coroutines, in one commit with concurrent submissions of their event loop."""
         joins = self._joins(call)
         if self.intercept is not None and not joins:
             # An interceptor runs the job at once, which would block the loop.
-            return await in_thread(self.submit, call)
+            return await in_thread(self._submit, call)
         new, rule, edges = self._new(call, self._clock.now())
         if edges:
             return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
@@ -130,8 +133,6 @@ class Submitter:
         if self.intercept is not None:
             self.intercept(job)
         return job
-
-    # -- one unique job
 
     def _insert_unique(self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False) -> list[UniqueResult]:
         return self._target.insert_unique(candidates, all_or_nothing=all_or_nothing)
@@ -180,7 +181,7 @@ class Submitter:
     # -- many jobs
 
     @traced
-    def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
+    def _submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Insert all jobs in one commit, or none if any of them is invalid."""
         listed = list(calls)
         new_jobs, rules, edges = self._new_jobs(listed)
@@ -211,11 +212,11 @@ class Submitter:
         return self._resulting_jobs(new_jobs, results, joins)
 
     @atraced
-    async def asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
+    async def _asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """The same for coroutines."""
         listed = await in_thread(list, calls)
         if not self._all_join(listed):
-            return await in_thread(self.submit_many, listed)
+            return await in_thread(self._submit_many, listed)
         new_jobs, rules, edges = await in_thread(self._new_jobs, listed)
         if edges:
             return await self.ainsert_graph(graph_insert(new_jobs, edges, None, listed[0].options.connection))
@@ -228,6 +229,11 @@ class Submitter:
                 [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
             )
         return await in_thread(self._resulting_jobs, new_jobs, results, True)
+
+    submit = hooked(_submit)
+    asubmit = ahooked(_asubmit)
+    submit_many = hooked_many(_submit_many)
+    asubmit_many = ahooked_many(_asubmit_many)
 
     def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:
         """Whether these calls use a transaction of the caller, of which there can be only one."""
@@ -249,10 +255,10 @@ class Submitter:
         self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
         row = FlowRow(ids.new_id(now), flow, now)
-        with with_shared_correlation(row.id):
+        with with_shared_correlation(row.id), around(self.hooks, calls) as (changed, _):
             drafts = [
                 self._new(call, now, node.id, node.waits_for, node.policy)
-                for call, node in zip(calls, nodes, strict=True)
+                for call, node in zip(changed, nodes, strict=True)
             ]
         for call, (_, rule, _) in zip(calls, drafts, strict=True):
             if rule is not None:
@@ -312,7 +318,8 @@ class Submitter:
             raise InvalidJob("spawn: the job is inserted with its parent's success; leave connection out")
         if options.parent not in (UNSET, None):
             raise InvalidJob("spawn: the parent is the running job; leave parent out")
-        new, rule, edges = self._new(call, now, job_id)
+        with around(self.hooks, [call]) as ([changed], _):
+            new, rule, edges = self._new(changed, now, job_id)
         if rule is not None:
             raise not_itself(call)
         if any(edge.parent == parent for edge in edges):

@@ -7,7 +7,9 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Coroutine
 from functools import partial
+from typing import Any, TypeVar
 
 from headrace.core.jobs.outcomes import release
 from headrace.core.jobs.records import Outcome
@@ -19,6 +21,8 @@ from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.tracing import link_predecessors
 
 log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
 
 _GRACE = 5.0  # seconds for a coroutine to end after its cancellation
 
@@ -45,6 +49,12 @@ class EventLoop:
                 self._thread = threading.Thread(target=self._run_once, name="headrace-loop", daemon=True)
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._fill)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of a hook on the loop, and wait for it in this thread."""
+        self.wake()
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def stop(self, timeout: float) -> None:
         loop, thread = self._loop, self._thread
@@ -200,7 +210,7 @@ class EventLoop:
         claim, plan, now = run.claim, run.plan, self._worker_state.now
         try:
             args, kwargs = plan.arguments(claim)
-            return run.context.enclosed(plan.success(claim, await plan.task.function(*args, **kwargs), now()))
+            return run.context.enclosed(plan.success(claim, await plan.function(*args, **kwargs), now()))
         except asyncio.CancelledError as error:
             if run.context.cancel_requested:
                 raise  # ended by the worker, which has recorded the reason

@@ -40,6 +40,7 @@ class RunSpec(Struct, frozen=True):
     """A task with the options of one job. `timeout` is in seconds."""
 
     task: Task[..., Any, Any]
+    function: Callable[..., Any]  # the task's own, or inside the app's hooks
     isolation: Isolation
     timeout: float | None
     retry: Retry
@@ -177,8 +178,10 @@ class RunSpecs:
         timeout: float | None,
         max_result: int,
         cipher: Cipher | None = None,
+        function_of: Callable[[Task[..., Any, Any]], Callable[..., Any]] = lambda task: task.function,
     ) -> None:
         self._find = find
+        self._function_of = function_of
         self._timeout = timeout
         self._max_result = max_result
         self.cipher = cipher
@@ -214,6 +217,7 @@ class RunSpecs:
         own = task.options
         return RunSpec(
             task,
+            self._function_of(task),
             _first(options.isolation, task.isolation),
             self._seconds(_first(options.timeout, own.timeout)),
             task.retry if options.retry is UNSET else from_policy(options.retry),

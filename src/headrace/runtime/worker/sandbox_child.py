@@ -24,8 +24,10 @@ from headrace.core.tasks.retry import Retry
 from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.logs import configure_child
+from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
-from headrace.runtime.worker.execution import RunSpecs, run_inline
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, run_inline
+from headrace.runtime.worker.worker_scope import WorkerScope
 
 _clock = SystemClock()
 
@@ -141,21 +143,36 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
 
 def _run(delivery: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
     parent.prepare(delivery)
-    plan = RunSpecs(lambda name: task, delivery.timeout, delivery.max_result).plan(delivery.claim)
+    scope = _scope_of(task.submits.hooks)
+    limits = (delivery.timeout, delivery.max_result)
+    plan = RunSpecs(lambda name: task, *limits, function_of=scope.function_of).plan(delivery.claim)
     assert plan is not None
     deadline = None if delivery.timeout is None else parent.now() + int(delivery.timeout * 1000)
     context = JobContext(delivery.claim, deadline, parent)
     token = current.set(context)
     try:
-        return context.enclosed(run_inline(plan, delivery.claim, _blocking(task), parent.now))
+        return context.enclosed(run_inline(plan, delivery.claim, _blocking(plan), parent.now))
     finally:
         current.reset(token)
 
 
-def _blocking(task: Task[..., Any, Any]) -> Any:
-    if not task.is_async:
-        return task.function
-    return lambda *args, **kwargs: asyncio.run(task.function(*args, **kwargs))
+def _blocking(plan: RunSpec) -> Any:
+    if not plan.task.is_async:
+        return plan.function
+    # The values that hooks made stay on their event loop; other tasks get a loop of their own each time.
+    run = asyncio.run if plan.function is plan.task.function else _runner().run
+    return lambda *args, **kwargs: run(plan.function(*args, **kwargs))
+
+
+@functools.cache
+def _runner() -> asyncio.Runner:
+    return asyncio.Runner()
+
+
+@functools.cache
+def _scope_of(hooks: Hooks) -> WorkerScope:
+    """The scope of this process: its values live as long as the sandbox."""
+    return WorkerScope(hooks, lambda coroutine: _runner().run(coroutine))
 
 
 def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
@@ -169,6 +186,7 @@ class _NoApp:
     """A plain function has no app to submit to."""
 
     tracer = None
+    hooks = Hooks()
     words = WORDS
     retry = Retry()
 

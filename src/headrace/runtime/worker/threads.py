@@ -158,7 +158,7 @@ class Threads:
         token = current.set(run.context)
         try:
             args, kwargs = plan.arguments(claim)
-            return run.context.enclosed(plan.success(claim, plan.task.function(*args, **kwargs), worker_state.now()))
+            return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
             return outcome_of_error(plan, claim, error, worker_state.now)
         finally:

@@ -24,6 +24,7 @@ from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.context.logs import CommandedLevels
 from headrace.runtime.context.step_store import RetryingStepStore
 from headrace.runtime.jobs.encryption import encrypted_note
+from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
 from headrace.runtime.maintenance.pause_factor import PauseFactor
@@ -44,6 +45,7 @@ from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.status_events import StatusEvents
 from headrace.runtime.worker.threads import Threads
 from headrace.runtime.worker.wait_for_store import OUTAGE_LONGEST, Outage, await_store
+from headrace.runtime.worker.worker_scope import WorkerScope
 
 log = logging.getLogger("headrace.worker")
 _MAINTAIN_EVERY, _REAP_AT_ONCE = 1.0, 1000
@@ -66,6 +68,7 @@ class Worker:
         drain: bool = False,
         at_most: int | None = None,
         cipher: Cipher | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self.worker = self.id = new_worker_id()
         self._engine = engine
@@ -79,6 +82,7 @@ class Worker:
         self._at_most = at_most
         self._find_task = find_task
         self._cipher = cipher
+        self._hooks = hooks or Hooks()
         step_store = RetryingStepStore(engine, settings.lease, cipher)
         self.steps, self.save_step = step_store.steps, step_store.save_step
         self.largest = settings.max_payload
@@ -114,13 +118,16 @@ class Worker:
             return self
         self._bell = self._engine.listen("work", self._settings.queues or ())
         self._worker_state = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
-        run_specs = RunSpecs(self._find_task, self._settings.timeout, self._settings.max_payload, self._cipher)
+        self._loop = EventLoop(self._worker_state)
+        self._scope = WorkerScope(self._hooks, self._loop.run)
+        self._scope.start(self, undo=(lambda: self._loop.stop(1.0), self._bell.close, self.stopped.set))
+        limits = (self._settings.timeout, self._settings.max_payload)
+        run_specs = RunSpecs(self._find_task, *limits, self._cipher, self._scope.function_of)
         arguments = (self._settings, self._at_most, self._task_names)
         self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, run_specs, *arguments)
         self.store_lost = self._exchange.slow_start.lost  # an idle worker also starts slowly after an outage
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._worker_state, self._sandboxes)
-        self._loop = EventLoop(self._worker_state)
         self._worker_state.wake_loop = self._loop.wake
         self._state = "running"  # a reader would see "starting" until the first heartbeat
         described = self.describe()
@@ -132,15 +139,14 @@ class Worker:
         maintenance_tasks = (
             () if is_drain else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing)
         )
-        maintenance = MaintenanceLoop(
-            maintenance_tasks, self._worker_state.has_jobs, PauseFactor(self._engine, self.id, self._worker_state)
-        )
+        pause_factor = PauseFactor(self._engine, self.id, self._worker_state)
+        maintenance = MaintenanceLoop(maintenance_tasks, self._worker_state.has_jobs, pause_factor)
         schedulers = [] if is_drain else [Scheduler(self._engine, self._declare)]
         self._heartbeat.watch_threads(
             self._worker_state.loop_liveness, maintenance.loop_liveness, *(each.loop_liveness for each in schedulers)
         )
+        # Event handlers start before WorkerEvents, so that they receive the event of their own worker.
         handlers = [] if self._listener is None else [self._listener(self.id)]
-        # The event handlers start first, so that they receive the worker.started event of their own worker.
         self._start([*handlers, WorkerEvents(self._engine, described), *schedulers, maintenance])
         self._log("worker.started", f"started: {settings_text(self._settings)}")
         return self
@@ -379,12 +385,10 @@ class Worker:
             steps.callback(self._heartbeat.stop)
             steps.callback(self._loop.stop, 1.0)
             steps.callback(self._threads.stop)
+            steps.callback(self._scope.stop, self)
             for service in self._services:
                 steps.callback(service.stop)
-        self._log(
-            "worker.stopped",
-            f"stopped: {self._exchange.completed} completed, {self._exchange.failed} failed",
-        )
+        self._log("worker.stopped", f"stopped: {self._exchange.completed} completed, {self._exchange.failed} failed")
 
     def _unregister_worker(self) -> None:
         with contextlib.suppress(EngineUnavailable):
