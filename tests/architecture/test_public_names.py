@@ -190,7 +190,8 @@ def attributes(thing: Any) -> set[str]:
 
 @pytest.mark.parametrize("module", [headrace, headrace.testing], ids=lambda module: module.__name__)
 def test_every_name_that_is_offered_exists_and_the_list_is_sorted(module: ModuleType) -> None:
-    assert sorted(set(module.__all__)) == module.__all__
+    constants_first = sorted(set(module.__all__), key=lambda name: (not name.isupper(), name))
+    assert constants_first == module.__all__
     for name in module.__all__:
         assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):

@@ -277,12 +277,13 @@ def function_in_scope(hooks: Hooks, task: Task[..., Any, Any]) -> Callable[..., 
     """The task's function inside the hooks. Each attempt has a scope of its own: a value of a worker ends with it."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with asyncio.Runner() as runner:
-            scope = WorkerScope(hooks, lambda coroutine: in_own_thread_if_looping(lambda: runner.run(coroutine)))
-            try:
-                return scope.function_of(task)(*args, **kwargs)
-            finally:
-                scope.close()
+        runner = asyncio.Runner()  # it opens its event loop on first use
+        scope = WorkerScope(hooks, lambda coroutine: in_own_thread_if_looping(lambda: runner.run(coroutine)))
+        try:
+            return scope.function_of(task)(*args, **kwargs)
+        finally:
+            scope.close()
+            in_own_thread_if_looping(runner.close)
 
     async def acall(*args: Any, **kwargs: Any) -> Any:
         scope = WorkerScope(hooks, asyncio.run)
