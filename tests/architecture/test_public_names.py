@@ -25,7 +25,8 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "INJECTED": "",
-    "Headrace": "on_worker_start on_worker_stop around_attempt around_enqueue provide overriding task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
+    "Headrace": "on_worker_start on_worker_stop around_attempt around_enqueue provide overriding "
+    "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
     "lifecycle metrics alerts audit admin events aevents on listening webhooks correlation",
     "Task": "enqueue aenqueue using bind name",

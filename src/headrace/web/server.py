@@ -19,6 +19,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.alerts.evaluate import AlertCheck
 from headrace.runtime.maintenance.loop import MaintenanceLoop, MaintenanceTask
 from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.process.outage_log import outage_log
 from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")
@@ -41,7 +42,8 @@ def serve(app: Headrace, **options: Any) -> int:
         forwarded_allow_ips=["*" if proxy == networks.ANY else proxy for proxy in settings.web_trusted_proxies],
         timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
     )
-    maintenance = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False)
+    outages = outage_log(app.engine)
+    maintenance = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False, outage_log=outages)
     maintenance.start()
     try:
         return _run(uvicorn.Server(config), web, listener)

@@ -28,6 +28,7 @@ from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.events.follow import POLL, EventReader
+from headrace.runtime.process.outage_log import outage_log
 
 log = logging.getLogger("headrace.events")
 
@@ -96,17 +97,21 @@ class EventHandlers:
 
     def _listen(self) -> None:
         with asyncio.Runner() as runner:  # one loop for all handlers that are coroutines
+            is_away = False
             while not self._stopping.is_set():
                 pause, is_rung = POLL, self._bell.wait(0.0)
+                was_away, is_away = is_away, False
                 for run in self._runs:
                     try:
                         run.advance(runner, is_rung)
                     except EngineUnavailable as error:
-                        log.warning("the store is not available: %s", error)
-                        pause = _OUTAGE
+                        outage_log(self._engine).failed(error)
+                        pause, is_away = _OUTAGE, True
                     except Exception:
                         log.exception("subscription %s failed; continuing", run.name)
                         pause = _OUTAGE
+                if was_away and not is_away:
+                    outage_log(self._engine).worked()
                 self._stopping.wait(pause)
             for run in self._runs:
                 run.leave()

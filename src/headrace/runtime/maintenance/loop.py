@@ -15,6 +15,7 @@ from typing import Protocol
 
 from headrace.errors import EngineUnavailable
 from headrace.runtime.process.liveness import ThreadLiveness
+from headrace.runtime.process.outage_log import OutageLog
 
 log = logging.getLogger("headrace.maintenance")
 
@@ -51,7 +52,9 @@ class MaintenanceLoop:
         maintenance_tasks: Sequence[MaintenanceTask],
         has_jobs: Callable[[], bool] = lambda: True,
         pause_factor: Callable[[MaintenanceTask], float] = lambda maintenance_task: 1.0,
+        outage_log: OutageLog | None = None,
     ) -> None:
+        self._outage_log = outage_log or OutageLog()
         self._has_jobs = has_jobs
         self._pause_factor = pause_factor
         self._wanted = [
@@ -111,7 +114,7 @@ class MaintenanceLoop:
             self._failing.pop(maintenance_task, None)
             return pause
         except EngineUnavailable as error:
-            log.warning("the store is not available: %s", error)
+            self._outage_log.failed(error)
         except Exception:
             log.exception("a maintenance task failed; trying again later")
         pause = min(max(self._failing.get(maintenance_task, 0.0) * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)

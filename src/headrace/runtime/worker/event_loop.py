@@ -220,6 +220,7 @@ class EventLoop:
 
     async def _failure(self, run: Attempt, error: BaseException) -> Outcome:
         plan, now = run.plan, self._worker_state.now
+        run.error = error
         try:
             return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
         except Exception as broken:

@@ -18,12 +18,14 @@ from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.context.logs import about
+from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.attempt_log import log_failure, log_finished
 from headrace.runtime.worker.events import AttemptEvents
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.prefetch import Prefetch
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
-from headrace.runtime.worker.state import WorkerState
+from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.task_lookup import TaskLookup
 
 log = logging.getLogger("headrace.worker")
@@ -48,6 +50,7 @@ class WorkerExchange:
     ) -> None:
         self._worker_id = worker_id
         self._engine = engine
+        self.outage_log = outage_log(engine)
         self._worker_state = worker_state
         self._run_specs = run_specs
         self.task_lookup = TaskLookup(task_names, run_specs.knows)
@@ -155,15 +158,12 @@ class WorkerExchange:
         return answer.claims, answer.next_at
 
     def _log_exchange(self, done: list[Outcome], answer: ExchangeResult, capacity: int) -> None:
-        """Log an exchange, and each job it completed or claimed; failures have log lines of their own."""
+        """Log an exchange, and each job it claimed."""
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
         text = "settled %d jobs, claimed %d of %d (%s), %d waiting here, more at %s"
         counts = (len(done), len(answer.claims), capacity, of_queues, self._worker_state.waiting, answer.next_at)
         log.debug(text, *counts, extra={"event": "worker.exchange", "worker": self._worker_id})
-        for outcome in done:
-            if outcome.state is State.COMPLETED:
-                log.debug("job %s completed", outcome.id, extra={"event": "job.completed", "job": outcome.id})
         for claim in answer.claims:
             extra = about(claim, self._worker_id, "job.claimed")
             log.debug("job %s (%s) claimed", claim.id, claim.task, extra=extra)
@@ -276,6 +276,7 @@ class WorkerExchange:
             self._prefetch.starved()
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
+        finished: list[tuple[Attempt, Outcome]] = []
         for outcome in done:
             claim = self.held.pop((outcome.id, outcome.version), None)
             run = self._worker_state.settled(outcome)
@@ -286,7 +287,11 @@ class WorkerExchange:
                 if run is not None:  # a renewal meanwhile may have reported the lease as lost, as it is after settling
                     claim = run.claim
                 if claim is not None:
-                    self._log_failure(claim, outcome)
+                    log_failure(claim, outcome, self._worker_id, None if run is None else run.error)
+                continue
+            if run is not None:
+                finished.append((run, outcome))
+        log_finished(finished, self._worker_id)
         for outcome in refused:
             log.warning(
                 "job %s: lease lost, a late %s was refused",
@@ -294,19 +299,6 @@ class WorkerExchange:
                 outcome.event,
                 extra={"job": outcome.id, "event": "job.lease_lost"},
             )
-
-    def _log_failure(self, claim: Claim, outcome: Outcome) -> None:
-        final = outcome.state is State.FAILED
-        log.log(
-            logging.ERROR if final else logging.WARNING,
-            "job %s (%s) %s: %s: %s",
-            claim.id,
-            claim.task,
-            f"failed for good, {outcome.reason}" if final else outcome.reason,
-            outcome.error_type,
-            outcome.error_message,
-            extra=about(claim, self._worker_id, "job.failed" if final else "job.attempt_failed"),
-        )
 
     def _settle_one_by_one(self, done: list[Outcome]) -> None:
         """Send outcomes singly: one that the store refuses must not block the others."""

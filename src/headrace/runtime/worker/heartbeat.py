@@ -21,6 +21,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, JobTimeout
 from headrace.runtime.process.liveness import StallDetector, ThreadLiveness
 from headrace.runtime.process.memory import resident_megabytes
+from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error
 from headrace.runtime.worker.state import NEVER, Attempt, WorkerState
@@ -58,6 +59,7 @@ class Heartbeat:
         heartbeat: float,
     ) -> None:
         self._engine = engine
+        self._outage_log = outage_log(engine)
         self._worker_state = worker_state
         self._threads = threads
         self._loop = loop
@@ -147,6 +149,7 @@ class Heartbeat:
             self._renewal_failed(error)
             return False
         self._renewed_at = begun
+        self._outage_log.worked()
         if log.isEnabledFor(logging.DEBUG):
             self._log_health(reported)
         if renewal.lost:
@@ -171,7 +174,7 @@ class Heartbeat:
         self._host.store_lost()
         silent_for = time.monotonic() - self._renewed_at
         if silent_for < self._lease:
-            log.warning("lease renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)
+            self._outage_log.failed(error, f"the leases hold for another {self._lease - silent_for:.1f} s")
             return
         leases = frozenset(lease_of(claim) for claim in self._host.held())
         log.error("no lease renewal for %.0f s: %s; giving up %d leases", silent_for, error, len(leases))

@@ -75,5 +75,5 @@ def _settle(exchange: WorkerExchange) -> float:
         exchange.exchange(0)
         return 1.0
     except EngineUnavailable as error:
-        log.warning("the store is not available: %s", error)
+        exchange.outage_log.failed(error)
         return OUTAGE_FIRST

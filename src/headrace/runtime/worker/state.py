@@ -37,6 +37,8 @@ class Attempt:
         "claim",
         "context",
         "deadline",
+        "ended",
+        "error",
         "lost",
         "number",
         "place",
@@ -54,13 +56,20 @@ class Attempt:
         self.slot = slot
         self.place: int | None = None  # in the liveness file
         self.started = time.monotonic()
+        self.ended = 0.0
         timeout = plan.timeout
         self.deadline = NEVER if timeout is None else self.started + timeout
         self.context = JobContext(claim, None if timeout is None else link.now() + int(timeout * 1000), link)
         self.thread: int | None = None
         self.lost = False
+        self.error: BaseException | None = None  # what the task raised
         self.abort: Callable[[str], Any] | None = None
         self.trace: Traced | None = None if plan.tracer is None else begin_span(plan.tracer, claim, self.context.log)
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return (self.ended or time.monotonic()) - self.started
 
     @property
     def about(self) -> dict[str, Any]:
@@ -141,6 +150,7 @@ class WorkerState:
         if run.trace is not None:
             end_span(run.trace, outcome)
         if outcome is not None:
+            run.ended = time.monotonic()
             if run.place is not None and self.liveness is not None:
                 self.liveness.ended(run.place, run.claim.ref)
             self.done.append(outcome)

@@ -160,6 +160,7 @@ class Threads:
             args, kwargs = plan.arguments(claim)
             return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
+            run.error = error
             return outcome_of_error(plan, claim, error, worker_state.now)
         finally:
             current.reset(token)

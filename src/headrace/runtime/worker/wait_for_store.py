@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 
 from headrace.errors import EngineUnavailable
+from headrace.runtime.process.outage_log import OutageLog
 
 log = logging.getLogger("headrace.worker")
 OUTAGE_FIRST, OUTAGE_LONGEST = 0.1, 2.0
 _LOOK = 0.05  # seconds between two checks whether to give up
 
 
-def await_store(write: Callable[[], object], gives_up: Callable[[], bool]) -> bool:
+def await_store(write: Callable[[], object], gives_up: Callable[[], bool], outage_log: OutageLog) -> bool:
     """Wait until the store accepts a write; False if `gives_up` says so before.
 
     A permanent error is raised: a person has to fix it.
@@ -22,11 +23,12 @@ def await_store(write: Callable[[], object], gives_up: Callable[[], bool]) -> bo
     while True:
         try:
             write()
+            outage_log.worked()
             return True
         except EngineUnavailable as error:
             if error.permanent:
                 raise
-            log.warning("the store is not available: %s; trying again in %.1f s", error, pause)
+            outage_log.failed(error)
         again = time.monotonic() + pause
         while time.monotonic() < again:
             if gives_up():
@@ -39,7 +41,8 @@ def await_store(write: Callable[[], object], gives_up: Callable[[], bool]) -> bo
 class Outage:
     """How long a worker pauses while its store is unavailable: twice as long each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: OutageLog) -> None:
+        self.log = log
         self._pause = self._ends = 0.0
 
     @property
@@ -49,8 +52,10 @@ class Outage:
 
     def over(self) -> None:
         self._pause = 0.0
+        self.log.worked()
 
-    def longer(self) -> float:
+    def longer(self, error: Exception) -> float:
+        self.log.failed(error)
         return self.lasts(min(max(self._pause * 2, OUTAGE_FIRST), OUTAGE_LONGEST))
 
     def lasts(self, seconds: float) -> float:

@@ -30,6 +30,7 @@ from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
 from headrace.runtime.maintenance.pause_factor import PauseFactor
 from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.process.memory import needs_recycling
+from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.process.worker_id import new_worker_id, settings_text, worker_row
 from headrace.runtime.schedules.scheduler import Scheduler
 from headrace.runtime.worker.event_loop import EventLoop
@@ -92,7 +93,7 @@ class Worker:
         self._stop_at: float | None = None
         self._log_levels = CommandedLevels()
         self._maintain_at = self._commanded_at = 0.0
-        self._outage = Outage()
+        self._outage = Outage(outage_log(engine))
         self._idle = IdleState(clock)
         self.leases_end = self._idle.leases_end
         self.now = clock.now
@@ -112,7 +113,7 @@ class Worker:
             return self
         is_drain = self._drain or self._at_most is not None  # it ends by itself, so it does not wait for the store
         if not is_drain and not await_store(
-            lambda: self._engine.unregister_worker(self.id), lambda: self._stop_at is not None
+            lambda: self._engine.unregister_worker(self.id), lambda: self._stop_at is not None, self._outage.log
         ):
             self.stopped.set()
             return self
@@ -140,7 +141,7 @@ class Worker:
             () if is_drain else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing)
         )
         pause_factor = PauseFactor(self._engine, self.id, self._worker_state)
-        maintenance = MaintenanceLoop(maintenance_tasks, self._worker_state.has_jobs, pause_factor)
+        maintenance = MaintenanceLoop(maintenance_tasks, self._worker_state.has_jobs, pause_factor, self._outage.log)
         schedulers = [] if is_drain else [Scheduler(self._engine, self._declare)]
         self._heartbeat.watch_threads(
             self._worker_state.loop_liveness, maintenance.loop_liveness, *(each.loop_liveness for each in schedulers)
@@ -287,8 +288,7 @@ class Worker:
         except EngineUnavailable as error:
             self._exchange.slow_start.lost()
             self._status_events.failed(error)
-            pause = self._outage.longer()
-            log.warning("the store is not available: %s; trying again in %.1f s", error, pause)
+            pause = self._outage.longer(error)
         except Exception as error:
             self._status_events.failed(error)
             pause = self._outage.lasts(1.0)
