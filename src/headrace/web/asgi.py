@@ -47,7 +47,9 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     )
     middleware = SecurityMiddleware(routed, app, credentials, settings, login=True)
     mounted: ASGIApp = middleware if not prefix else _with_prefix(prefix.rstrip("/"), middleware)
-    return Web(mounted, dashboard.warm_up, middleware.end)
+    web = Web(mounted, dashboard.warm_up, middleware.end)
+    app.web_apps.add(web)
+    return web
 
 
 class Web:

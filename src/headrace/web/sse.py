@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
@@ -25,6 +24,7 @@ from headrace.core.events.event import EventFilter, page_of
 from headrace.core.events.log import EventGroup, events_of
 from headrace.errors import HeadraceError
 from headrace.runtime.events.follow import EventBell
+from headrace.runtime.process.stop_signals import on_stop_signal, server_is_ending
 
 log = logging.getLogger("headrace.web")
 Page = tuple[str, list[EventGroup]]
@@ -212,6 +212,9 @@ class LiveFeed:
 
     async def _read(self) -> None:
         with contextlib.ExitStack() as closing:
+            # uvicorn waits for streams before it notifies its apps.
+            loop = asyncio.get_running_loop()
+            closing.callback(on_stop_signal(lambda: _close_soon(loop, self)))
             bell: EventBell | None = None
             while self._listeners:
                 if server_is_ending():
@@ -271,12 +274,6 @@ def position(cursor: str) -> Position:
     return tuple(int(part) for part in page_of(cursor)[0].split("-"))
 
 
-def server_is_ending() -> bool:
-    """Whether the server is shutting down: uvicorn waits for streams before it notifies its apps."""
-    servers = (getattr(signal.getsignal(number), "__self__", None) for number in (signal.SIGTERM, signal.SIGINT))
-    return any(getattr(server, "should_exit", False) is True for server in servers)
-
-
 class LiveFeeds:
     """The readers of one app, one per event loop."""
 
@@ -293,8 +290,12 @@ class LiveFeeds:
     def close(self) -> None:
         """End every stream; callable from any thread and from signal handlers."""
         for loop, feed in list(self._feeds.items()):
-            with contextlib.suppress(RuntimeError):  # the loop has already ended
-                loop.call_soon_threadsafe(feed.close)
+            _close_soon(loop, feed)
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, feed: LiveFeed) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has already ended
+        loop.call_soon_threadsafe(feed.close)
 
 
 class Stream:
