@@ -25,27 +25,34 @@ from headrace.web.pages import login
 from headrace.web.problems import Refused, problem_response, refusal_of
 from headrace.web.security.credentials import Credentials
 from headrace.web.security.middleware import SecurityMiddleware, context_of
+from headrace.web.security.site_auth import site_auth_of
 from headrace.web.sse import ChangedTopics, Stream
 
 _PREFIX = "web_"
 
 
 def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
-    """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path."""
+    """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path.
+
+    `auth` may be a function of the site, which says who is logged in; `login_url` is then the login page of the site.
+    """
+    site_auth = site_auth_of(options)
     settings = settings_with(app, options)
-    credentials = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    users = settings.credentials("web_auth") if site_auth is None else ()
+    credentials = Credentials(users, settings.credentials("web_tokens"))
     dashboard = login.dashboard(app)
     # The dashboard's routes come last: its last route matches every path.
     routes: list[BaseRoute] = [
         *monitoring.ROUTES,
         Route("/live", _live_changes),
         Mount(router.PREFIX, router.router()),
-        *login.routes(dashboard),
+        *login.routes(dashboard, has_login=site_auth is None),
     ]
     routed = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Refused: _refusal, ClientDisconnect: _refusal}
     )
-    middleware = SecurityMiddleware(routed, app, credentials, settings, login=True)
+    refusal_page = login.LoginPages(dashboard).refusal
+    middleware = SecurityMiddleware(routed, app, credentials, settings, refusal_page=refusal_page, site_auth=site_auth)
     mounted: ASGIApp = middleware if not prefix else _with_prefix(prefix.rstrip("/"), middleware)
     web = Web(mounted, dashboard.warm_up, middleware.end)
     app.web_apps.add(web)
@@ -85,7 +92,9 @@ def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
     for name in options:
         if name not in names:
             suggestion = nearest(name, names)
-            hint = f"did you mean {suggestion!r}?" if suggestion else f"options are prefix, {', '.join(names)}"
+            hint = (
+                f"did you mean {suggestion!r}?" if suggestion else f"options are prefix, login_url, {', '.join(names)}"
+            )
             raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
     given = {f"{_PREFIX}{name}": value for name, value in options.items()}
     return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings
