@@ -19,7 +19,7 @@ from headrace.app.jobs.jobs import Jobs
 from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.services.services import Services
-from headrace.app.surfaces import ASGI, BackgroundReads, asgi_of, load_extensions
+from headrace.app.surfaces import ASGI, WSGI, BackgroundReads, asgi_of, load_extensions, wsgi_of
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.jobs.queue_rules import TaskRules
@@ -278,6 +278,10 @@ class Headrace:
     def asgi(self, **options: Any) -> ASGI:
         """The REST API and the dashboard as an ASGI app; options are the settings web_*, without `web_`."""
         return asgi_of(self, options)
+
+    def wsgi(self, **options: Any) -> WSGI:
+        """The same as a WSGI app; pages poll, because a WSGI server has few threads for streams."""
+        return wsgi_of(self, options)
 
     def lifespan(self, *, worker: bool = False, inner: Lifespan | None = None, **settings: Any) -> Lifespan:
         """A lifespan for FastAPI, Starlette or Litestar: `FastAPI(lifespan=app.lifespan(worker=True, concurrency=2))`.

@@ -25,8 +25,8 @@ from headrace.web.pages import login
 from headrace.web.problems import Refused, problem_response, refusal_of
 from headrace.web.security.credentials import Credentials
 from headrace.web.security.middleware import SecurityMiddleware, context_of
-from headrace.web.security.site_auth import site_auth_of
-from headrace.web.sse import ChangedTopics, Stream
+from headrace.web.security.site_auth import SiteAuth, site_auth_of
+from headrace.web.sse import BOUNDED, ChangedTopics, Stream
 
 _PREFIX = "web_"
 
@@ -54,7 +54,7 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     refusal_page = login.LoginPages(dashboard).refusal
     middleware = SecurityMiddleware(routed, app, credentials, settings, refusal_page=refusal_page, site_auth=site_auth)
     mounted: ASGIApp = middleware if not prefix else _with_prefix(prefix.rstrip("/"), middleware)
-    web = Web(mounted, dashboard.warm_up, middleware.end)
+    web = Web(mounted, dashboard.warm_up, middleware.end, site_auth, settings.web_max_body)
     app.web_apps.add(web)
     return web
 
@@ -62,8 +62,17 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
 class Web:
     """The ASGI app of a Headrace app."""
 
-    def __init__(self, inner: ASGIApp, warm_up: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        warm_up: Callable[[], None],
+        end: Callable[[], None],
+        site_auth: SiteAuth | None,
+        max_body: int,
+    ) -> None:
         self._inner = inner
+        self.site_auth = site_auth
+        self.max_body = max_body
         self._warm_up = warm_up
         self._end = end
 
@@ -80,9 +89,11 @@ class Web:
 
 
 async def _live_changes(request: Request) -> ASGIApp:
-    """The event stream of dashboard pages."""
+    """The event stream of dashboard pages; where a request must end, pages poll instead."""
     context = context_of(request.scope)
     context.require("viewer")
+    if BOUNDED in request.scope:
+        return Response(status_code=204)
     return Stream(context.live_feeds, ChangedTopics(), None)
 
 

@@ -41,6 +41,8 @@ _HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+BOUNDED = "headrace.bounded"  # in the scope of a request that must end by itself
+_BOUNDED_BYTES = 4 << 20
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
@@ -166,6 +168,18 @@ class LiveFeed:
                 yield await listener.next(HEARTBEAT) or b": still here\n\n"
         finally:
             self._listeners.discard(listener)
+
+    async def missed(self, stream_format: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
+        """The events after a cursor, and where to continue; without a cursor only that."""
+        seen = await run_sync(self._app.engine.events.last) if after is None else await self._not_ahead(after)
+        size = 0
+        async for reached, chunk in self._missed(stream_format, seen, None):
+            seen = reached
+            size += len(chunk)
+            yield chunk
+            if size > _BOUNDED_BYTES:
+                break
+        yield b"id: %b\nretry: 2000\n\n" % seen.encode()
 
     def close(self) -> None:
         """End every stream."""
@@ -309,7 +323,9 @@ class Stream:
         if scope["method"] == "HEAD":  # a HEAD request would wait forever for the end of the body
             await send({"type": "http.response.body", "body": b""})
             return
-        chunks = self._feeds.of_running_loop().listen(self._stream_format, self._after)
+        feed = self._feeds.of_running_loop()
+        read = feed.missed if BOUNDED in scope else feed.listen
+        chunks = read(self._stream_format, self._after)
         sending = asyncio.create_task(_send_all(chunks, send))
         disconnect = asyncio.create_task(wait_for_disconnect(receive))
         try:
