@@ -25,7 +25,7 @@ class WebApp(Protocol):
     """A mounted dashboard."""
 
     def end(self) -> None:
-        """End event streams and waiting claims. Safe in signal handlers."""
+        """End event streams and waiting claims."""
 
 
 class LifespanApp(Protocol):
@@ -78,7 +78,9 @@ async def _running(app: LifespanApp, worker_settings: dict[str, Any] | None) -> 
         for web_app in list(app.web_apps):
             web_app.end()
 
-    undo = on_stop_signal(end)
+    # Not in the signal handler itself: the code that it interrupts may hold the lock of a bell.
+    loop = asyncio.get_running_loop()
+    undo = on_stop_signal(lambda: loop.call_soon_threadsafe(end))
     starting = None if worker is None else asyncio.ensure_future(in_thread(worker.start))
     try:
         if starting is not None:

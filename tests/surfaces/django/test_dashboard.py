@@ -175,3 +175,17 @@ with override_settings(MIDDLEWARE=[]):
     )
     assert told["error"].startswith("ImproperlyConfigured")
     assert "AuthenticationMiddleware" in told["error"]
+
+
+def test_without_the_packages_of_the_web_the_error_names_the_extra(script: Script) -> None:
+    told = script(
+        """
+import sys
+sys.modules['starlette.exceptions'] = None
+try:
+    import headrace.contrib.django.urls
+except Exception as error:
+    told['error'] = str(error)
+"""
+    )
+    assert "pip install 'headrace[web]'" in told["error"]

@@ -72,6 +72,6 @@ def _listed(state: str | None, cursor: str | None) -> dict[str, Any]:
 def _dashboard_url(path: str) -> str | None:
     try:
         from headrace.contrib.django.views import dashboard_url  # deferred: it needs the packages of `headrace[web]`
-    except ImportError:
+    except ImproperlyConfigured:
         return None
     return dashboard_url(path)

@@ -14,13 +14,20 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import resolve_url
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 from django.views.decorators.csrf import csrf_exempt
-from starlette.exceptions import HTTPException
 
 from headrace.app.app import Headrace
 from headrace.contrib.django.backend import get_app
 from headrace.contrib.django.task_api import DEFAULT_ALIAS
-from headrace.web.asgi import make
-from headrace.web.wsgi import WebWSGI, scope_of
+
+try:
+    from starlette.exceptions import HTTPException
+
+    from headrace.web.asgi import make
+    from headrace.web.wsgi import WebWSGI, scope_of
+except ImportError as error:
+    raise ImproperlyConfigured(
+        f"the dashboard needs a package ({error}); install it: pip install 'headrace[web]'"
+    ) from error
 
 VIEW, CHANGE = "headrace.view_job", "headrace.change_job"
 _REQUEST = "django.request"
