@@ -20,7 +20,7 @@ from headrace.app.jobs.jobs import Jobs
 from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.services.services import Services
-from headrace.app.surfaces import ASGI, BackgroundReads, asgi_of, load_extensions
+from headrace.app.surfaces import ASGI, WSGI, BackgroundReads, asgi_of, load_extensions, wsgi_of
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.jobs.queue_rules import TaskRules
@@ -28,6 +28,7 @@ from headrace.core.queues.rules_text import changed
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_name, check_text
 from headrace.engines.protocol.engine import Engine
+from headrace.errors import ConfigError
 from headrace.runtime.context.trace import correlated
 from headrace.runtime.jobs.async_twin import in_thread, twin
 from headrace.runtime.jobs.job import Job
@@ -36,6 +37,7 @@ from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.submit.submitter import Submitter
 
 if TYPE_CHECKING:
+    from headrace.app.lifespan import Lifespan, WebApp
     from headrace.core.events.event import Event
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.spool.spool import Spool
@@ -72,6 +74,7 @@ class Headrace(HookMethods):
         self.services.tasks = self.tasks
         self._workers: list[Worker] = []
         self.background_reads: WeakSet[BackgroundReads] = WeakSet()  # of the dashboard
+        self.web_apps: WeakSet[WebApp] = WeakSet()
         self.jobs = Jobs(self.services)
         start_afresh_after_fork(self)
         if self.spool is not None:
@@ -276,6 +279,23 @@ class Headrace(HookMethods):
     def asgi(self, **options: Any) -> ASGI:
         """The REST API and the dashboard as an ASGI app; options are the settings web_*, without `web_`."""
         return asgi_of(self, options)
+
+    def wsgi(self, **options: Any) -> WSGI:
+        """The same as a WSGI app; pages poll, because a WSGI server has few threads for streams."""
+        return wsgi_of(self, options)
+
+    def lifespan(self, *, worker: bool = False, inner: Lifespan | None = None, **settings: Any) -> Lifespan:
+        """A lifespan for FastAPI, Starlette or Litestar: `FastAPI(lifespan=app.lifespan(worker=True, concurrency=2))`.
+
+        It opens the store, runs a worker with these settings if asked to, and ends open event streams so that the
+        server can stop. `inner` is a lifespan of your own to run inside; its state is yielded.
+        """
+        from headrace.app.lifespan import lifespan_of  # deferred: only web apps have one
+
+        if settings and not worker:
+            raise ConfigError(f"lifespan: {', '.join(settings)}: settings are those of a worker; add worker=True")
+        self._with(settings)  # a wrong setting is an error here, not when the server starts
+        return lifespan_of(self, inner, settings if worker else None)
 
     def _with(self, settings: dict[str, Any]) -> Settings:
         base = {name: getattr(self.settings, name) for name in Settings.__struct_fields__}

@@ -1,4 +1,4 @@
-"""The surfaces that an app loads: the web (`app.asgi()`, `headrace web`) and the extensions that settings enable.
+"""The surfaces that an app loads: the web (`app.asgi()`, `app.wsgi()`, `headrace web`) and extensions of settings.
 
 This is the only place where the app imports a higher floor. It imports by name and on demand, so that no program needs
 the packages of a surface it does not use.
@@ -7,7 +7,7 @@ the packages of a surface it does not use.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Protocol
 
 from headrace.core.settings.settings import Settings
@@ -16,8 +16,13 @@ from headrace.errors import ConfigError
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 ASGI = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
-_ENTRY_POINTS = {"asgi": ("headrace.web.asgi", "make"), "web": ("headrace.web.server", "serve")}
+_ENTRY_POINTS = {
+    "asgi": ("headrace.web.asgi", "make"),
+    "wsgi": ("headrace.web.wsgi", "make"),
+    "web": ("headrace.web.server", "serve"),
+}
 _WEB_PACKAGES = ("starlette", "uvicorn", "jinja2", "prometheus_client", "anyio")
 _EXTENSIONS = {"otel": "headrace.contrib.otel"}  # setting (also the extra) -> module with `instrument(app)`
 
@@ -32,6 +37,12 @@ class BackgroundReads(Protocol):
 def asgi_of(app: object, options: dict[str, Any]) -> ASGI:
     """The ASGI app of this app, to serve or mount."""
     made: ASGI = _load_web("asgi")(app, **options)
+    return made
+
+
+def wsgi_of(app: object, options: dict[str, Any]) -> WSGI:
+    """The WSGI app of this app, to serve or mount."""
+    made: WSGI = _load_web("wsgi")(app, **options)
     return made
 
 

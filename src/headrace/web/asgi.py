@@ -25,36 +25,54 @@ from headrace.web.pages import login
 from headrace.web.problems import Refused, problem_response, refusal_of
 from headrace.web.security.credentials import Credentials
 from headrace.web.security.middleware import SecurityMiddleware, context_of
-from headrace.web.sse import ChangedTopics, Stream
+from headrace.web.security.site_auth import SiteAuth, site_auth_of
+from headrace.web.sse import BOUNDED, ChangedTopics, Stream
 
 _PREFIX = "web_"
 
 
 def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
-    """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path."""
+    """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path.
+
+    `auth` may be a function of the site, which says who is logged in; `login_url` is then the login page of the site.
+    """
+    site_auth = site_auth_of(options)
     settings = settings_with(app, options)
-    credentials = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    users = settings.credentials("web_auth") if site_auth is None else ()
+    credentials = Credentials(users, settings.credentials("web_tokens"))
     dashboard = login.dashboard(app)
     # The dashboard's routes come last: its last route matches every path.
     routes: list[BaseRoute] = [
         *monitoring.ROUTES,
         Route("/live", _live_changes),
         Mount(router.PREFIX, router.router()),
-        *login.routes(dashboard),
+        *login.routes(dashboard, has_login=site_auth is None),
     ]
     routed = Starlette(
         routes=routes, exception_handlers={HTTPException: _http_error, Refused: _refusal, ClientDisconnect: _refusal}
     )
-    middleware = SecurityMiddleware(routed, app, credentials, settings, login=True)
+    refusal_page = login.LoginPages(dashboard).refusal
+    middleware = SecurityMiddleware(routed, app, credentials, settings, refusal_page=refusal_page, site_auth=site_auth)
     mounted: ASGIApp = middleware if not prefix else _with_prefix(prefix.rstrip("/"), middleware)
-    return Web(mounted, dashboard.warm_up, middleware.end)
+    web = Web(mounted, dashboard.warm_up, middleware.end, site_auth, settings.web_max_body)
+    app.web_apps.add(web)
+    return web
 
 
 class Web:
     """The ASGI app of a Headrace app."""
 
-    def __init__(self, inner: ASGIApp, warm_up: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        warm_up: Callable[[], None],
+        end: Callable[[], None],
+        site_auth: SiteAuth | None,
+        max_body: int,
+    ) -> None:
         self._inner = inner
+        self.site_auth = site_auth
+        self.max_body = max_body
         self._warm_up = warm_up
         self._end = end
 
@@ -71,9 +89,11 @@ class Web:
 
 
 async def _live_changes(request: Request) -> ASGIApp:
-    """The event stream of dashboard pages."""
+    """The event stream of dashboard pages; where a request must end, pages poll instead."""
     context = context_of(request.scope)
     context.require("viewer")
+    if BOUNDED in request.scope:
+        return Response(status_code=204)
     return Stream(context.live_feeds, ChangedTopics(), None)
 
 
@@ -83,7 +103,9 @@ def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
     for name in options:
         if name not in names:
             suggestion = nearest(name, names)
-            hint = f"did you mean {suggestion!r}?" if suggestion else f"options are prefix, {', '.join(names)}"
+            hint = (
+                f"did you mean {suggestion!r}?" if suggestion else f"options are prefix, login_url, {', '.join(names)}"
+            )
             raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
     given = {f"{_PREFIX}{name}": value for name, value in options.items()}
     return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
@@ -25,6 +24,7 @@ from headrace.core.events.event import EventFilter, page_of
 from headrace.core.events.log import EventGroup, events_of
 from headrace.errors import HeadraceError
 from headrace.runtime.events.follow import EventBell
+from headrace.runtime.process.stop_signals import on_stop_signal, server_is_ending
 
 log = logging.getLogger("headrace.web")
 Page = tuple[str, list[EventGroup]]
@@ -41,6 +41,8 @@ _HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+BOUNDED = "headrace.bounded"  # in the scope of a request that must end by itself
+_BOUNDED_BYTES = 4 << 20
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
@@ -167,6 +169,18 @@ class LiveFeed:
         finally:
             self._listeners.discard(listener)
 
+    async def missed(self, stream_format: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
+        """The events after a cursor, and where to continue; without a cursor only that."""
+        seen = await run_sync(self._app.engine.events.last) if after is None else await self._not_ahead(after)
+        size = 0
+        async for reached, chunk in self._missed(stream_format, seen, None):
+            seen = reached
+            size += len(chunk)
+            yield chunk
+            if size > _BOUNDED_BYTES:
+                break
+        yield b"id: %b\nretry: 2000\n\n" % seen.encode()
+
     def close(self) -> None:
         """End every stream."""
         for listener in list(self._listeners):
@@ -212,6 +226,9 @@ class LiveFeed:
 
     async def _read(self) -> None:
         with contextlib.ExitStack() as closing:
+            # uvicorn waits for streams before it notifies its apps.
+            loop = asyncio.get_running_loop()
+            closing.callback(on_stop_signal(lambda: _close_soon(loop, self)))
             bell: EventBell | None = None
             while self._listeners:
                 if server_is_ending():
@@ -271,12 +288,6 @@ def position(cursor: str) -> Position:
     return tuple(int(part) for part in page_of(cursor)[0].split("-"))
 
 
-def server_is_ending() -> bool:
-    """Whether the server is shutting down: uvicorn waits for streams before it notifies its apps."""
-    servers = (getattr(signal.getsignal(number), "__self__", None) for number in (signal.SIGTERM, signal.SIGINT))
-    return any(getattr(server, "should_exit", False) is True for server in servers)
-
-
 class LiveFeeds:
     """The readers of one app, one per event loop."""
 
@@ -293,8 +304,12 @@ class LiveFeeds:
     def close(self) -> None:
         """End every stream; callable from any thread and from signal handlers."""
         for loop, feed in list(self._feeds.items()):
-            with contextlib.suppress(RuntimeError):  # the loop has already ended
-                loop.call_soon_threadsafe(feed.close)
+            _close_soon(loop, feed)
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, feed: LiveFeed) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has already ended
+        loop.call_soon_threadsafe(feed.close)
 
 
 class Stream:
@@ -308,7 +323,9 @@ class Stream:
         if scope["method"] == "HEAD":  # a HEAD request would wait forever for the end of the body
             await send({"type": "http.response.body", "body": b""})
             return
-        chunks = self._feeds.of_running_loop().listen(self._stream_format, self._after)
+        feed = self._feeds.of_running_loop()
+        read = feed.missed if BOUNDED in scope else feed.listen
+        chunks = read(self._stream_format, self._after)
         sending = asyncio.create_task(_send_all(chunks, send))
         disconnect = asyncio.create_task(wait_for_disconnect(receive))
         try:

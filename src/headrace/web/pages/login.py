@@ -17,19 +17,27 @@ from headrace.web.problems import Refused, problem_response
 from headrace.web.security import sessions
 from headrace.web.security.middleware import FORM_FIELD, context_of, refuse_forgery
 
+_TITLES = {401: "Please log in", 403: "Not allowed", 429: "Too many requests", 500: "Something went wrong"}
+_ADVICE = {
+    "closed": "Give the dashboard users with `web_auth`, or mount it behind your own login: `app.asgi(auth=function)`."
+}
+
 
 def dashboard(app: Headrace) -> PageRouter:
     """The dashboard of an app."""
     return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record)
 
 
-def routes(router: PageRouter) -> list[BaseRoute]:
+def routes(router: PageRouter, *, has_login: bool) -> list[BaseRoute]:
     """All routes of the dashboard; the last one matches every path."""
     pages = LoginPages(router)
-    return [
+    login = [
         Route("/login", pages.show, methods=["GET"]),
         Route("/login", pages.login, methods=["POST"]),
         Route("/logout", pages.logout, methods=["POST"]),
+    ]
+    return [
+        *(login if has_login else [Route("/login", _home, methods=["GET"])]),
         Route("/dashboard", _home, methods=["GET"]),
         *router.routes(),
         Route("/{path:path}", router.not_found, methods=["GET"]),
@@ -95,6 +103,18 @@ class LoginPages:
         response = RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
         sessions.delete_cookie(response, request)
         return response
+
+    def refusal(self, request: Request, refused: Refused) -> Response:
+        """A page for a browser whose request was refused."""
+        advice = _ADVICE.get(refused.kind, "")
+        variables = {"title": _TITLES.get(refused.status, "Refused"), "text": _sentence(str(refused)), "advice": advice}
+        response = self._router.bare_page(request, "layout/refused.html", variables, refused.status)
+        response.headers.update(refused.headers)
+        return response
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".")
 
 
 def _next(given: QueryParams) -> str:

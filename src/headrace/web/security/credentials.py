@@ -21,7 +21,7 @@ from headrace.core.access import Credential, Role
 from headrace.web.security.rate_limit import LoginAttempts
 
 SESSION_SECONDS = 12 * 3600
-AuthMethod = Literal["local", "basic", "bearer", "session"]
+AuthMethod = Literal["local", "basic", "bearer", "session", "site"]
 
 
 class Caller(Struct, frozen=True):

@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.app.app import Headrace
@@ -24,6 +25,7 @@ from headrace.web.problems import Refused, problem_response
 from headrace.web.remote_workers import RemoteWorkers, never_disconnected
 from headrace.web.security.credentials import LOCAL, AuthMethod, Caller, Credentials, credentials_in
 from headrace.web.security.rate_limit import RateLimiter
+from headrace.web.security.site_auth import SiteAuth
 from headrace.web.sse import LiveFeeds
 
 COOKIE = "headrace_session"
@@ -110,6 +112,9 @@ def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
         return
     if scope["method"] in _PREFLIGHTED or headers.get("x-requested-with"):
         return
+    # Form tokens differ between the processes of a site without credentials. The origin was compared before.
+    if context.caller.method == "site" and headers.get("origin") is not None:
+        return
     if headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json":
         return
     raise Refused(403, "forgery", "add the header `X-Requested-With: headrace`, or send JSON as application/json")
@@ -118,7 +123,16 @@ def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
 class SecurityMiddleware:
     """The middleware around `inner`."""
 
-    def __init__(self, inner: ASGIApp, app: Headrace, credentials: Credentials, settings: Any, *, login: bool) -> None:
+    def __init__(
+        self,
+        inner: ASGIApp,
+        app: Headrace,
+        credentials: Credentials,
+        settings: Any,
+        *,
+        refusal_page: Callable[[Request, Refused], Response],
+        site_auth: SiteAuth | None = None,
+    ) -> None:
         self._inner = inner
         self._app = app
         self._credentials = credentials
@@ -126,7 +140,8 @@ class SecurityMiddleware:
         self._max_body: int = settings.web_max_body
         rate: float | None = settings.web_rate
         self._rate_limiter = None if rate is None else RateLimiter(rate, 2 * rate)
-        self._login = login
+        self._refusal_page = refusal_page
+        self._site_auth = site_auth
         self._live_feeds = LiveFeeds(app)
         self._remote_workers = RemoteWorkers(app)
 
@@ -151,25 +166,23 @@ class SecurityMiddleware:
             await send(message)
 
         try:
-            self._authorize(scope)
+            await self._authorize(scope)
             await self._inner(scope, _limited(scope, receive, self._max_body), reply)
         except Refused as refused:
             if started:
                 raise
-            response = (
-                self._to_login(scope) if self._is_page_without_login(scope, refused) else problem_response(refused)
-            )
+            response = await self._response_to(scope, refused)
             await response(scope, receive, reply)
 
     # -- authentication
 
-    def _authorize(self, scope: Scope) -> None:
-        request = HTTPConnection(scope)
+    async def _authorize(self, scope: Scope) -> None:
+        request = Request(scope)
         client = request.client.host if request.client else ""
         _refuse_other_sites(scope, request)
-        caller = self._caller(request, client)
+        caller = await self._caller(request, client)
         if caller is None:
-            if (path := _path(scope)) not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_PREFIX):
+            if not is_public(scope):
                 raise self._unauthenticated(request)
             caller = Caller("anonymous", "viewer", "session")
         if self._rate_limiter is not None and caller.role != "worker" and _path(scope) not in _HEALTH_PATHS:
@@ -180,7 +193,25 @@ class SecurityMiddleware:
             self._app, caller, self._credentials, self._read_only, self._live_feeds, self._remote_workers
         )
 
-    def _caller(self, request: HTTPConnection, client: str) -> Caller | None:
+    async def _caller(self, request: Request, client: str) -> Caller | None:
+        if self._site_auth is None:
+            return self._own_caller(request, client)
+        return None if is_public(request.scope) else await self._site_caller(self._site_auth, request, client)
+
+    async def _site_caller(self, site_auth: SiteAuth, request: Request, client: str) -> Caller | None:
+        """The bearer of a token of ours, or whom the site knows; the site may have tokens of its own."""
+        name, secret, method = credentials_in(request.headers.get("authorization", ""))
+        attempts, is_token = self._credentials.login_attempts, method == "bearer" and self._credentials.has_credentials
+        if is_token:
+            refuse_if_limited(attempts.wait_time(client, name, secret))
+            if (caller := self._credentials.by_secret(None, secret, method)) is not None:
+                attempts.record_success(client, name, secret)
+                return caller
+        if (caller := await site_auth.caller(request)) is None and is_token:
+            attempts.record_failure(client, name)
+        return caller
+
+    def _own_caller(self, request: HTTPConnection, client: str) -> Caller | None:
         if not self._credentials.has_credentials:
             return LOCAL if _is_local(request, client) else None
         if (header := request.headers.get("authorization")) is not None:
@@ -191,6 +222,8 @@ class SecurityMiddleware:
         return None if cookie is None else self._credentials.by_session(cookie, time.time())
 
     def _unauthenticated(self, request: HTTPConnection) -> Refused:
+        if self._site_auth is not None:
+            return Refused(401, "unauthorized", "log in to this site first", {"www-authenticate": "Bearer"})
         if self._credentials.has_credentials:
             detail = "credentials are required: basic authentication or a bearer token"
             return Refused(401, "unauthorized", detail, _challenge(request))
@@ -201,16 +234,28 @@ class SecurityMiddleware:
             "proxy; set web_auth or web_tokens",
         )
 
-    # -- requests without a session
+    # -- refusals
 
-    def _is_page_without_login(self, scope: Scope, refused: Refused) -> bool:
+    async def _response_to(self, scope: Scope, refused: Refused) -> Response:
+        """A login or a page for a browser, a problem document for everything else."""
         accepts = Headers(scope=scope).get("accept", "")
-        is_page = scope["method"] == "GET" and "text/html" in accepts and not _path(scope).startswith("/api/")
-        return self._login and refused.status == 401 and is_page
+        if scope["method"] != "GET" or "text/html" not in accepts or _path(scope).startswith("/api/"):
+            return problem_response(refused)
+        if refused.status == 401 and (login := self._login_page(scope)) is not None:
+            return RedirectResponse(login, 303)
+        return await run_in_threadpool(self._refusal_page, Request(scope), refused)
 
-    def _to_login(self, scope: Scope) -> RedirectResponse:
+    def _login_page(self, scope: Scope) -> str | None:
+        if self._site_auth is not None:
+            return self._site_auth.login_page(scope)
         requested = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-        return RedirectResponse(f"{scope.get('root_path', '')}/login?next={quote(requested, safe='/')}", 303)
+        return f"{scope.get('root_path', '')}/login?next={quote(requested, safe='/')}"
+
+
+def is_public(scope: Scope) -> bool:
+    """Whether everybody may request this path."""
+    path = _path(scope)
+    return path in _PUBLIC_PATHS or path.startswith(_PUBLIC_PREFIX)
 
 
 def _is_local(request: HTTPConnection, client: str) -> bool:
