@@ -9,10 +9,8 @@ Public: `init_app`.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -21,7 +19,7 @@ from werkzeug.wrappers import Response
 
 from headrace.app.app import Headrace
 from headrace.errors import ConfigError
-from headrace.runtime.jobs.task import Task
+from headrace.runtime.context.current_job import JobContext
 
 __all__ = ["init_app"]
 
@@ -60,38 +58,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _push_context_around_attempts(site: Flask, jobs: Headrace) -> None:
-    """Have workers find tasks that run in the context of the site. Calls of a task in this process are not changed."""
-    find, found = jobs.find_task, dict[str, tuple[Task[..., Any, Any], Task[..., Any, Any]]]()
-
-    def find_task(name: str) -> Task[..., Any, Any] | None:
-        task = find(name)
-        if task is None:
-            return None
-        if name not in found or found[name][0] is not task:
-            copy = task.using()
-            copy.function = _in_context(site, task.function)
-            found[name] = (task, copy)
-        return found[name][1]
-
-    vars(jobs)["find_task"] = find_task
-
-
-def _in_context(site: Flask, function: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def run_async(*args: Any, **kwargs: Any) -> Any:
-            with site.app_context():
-                return await function(*args, **kwargs)
-
-        return run_async
-
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    @jobs.around_attempt
+    def in_context(job: JobContext) -> Iterator[None]:
         with site.app_context():
-            return function(*args, **kwargs)
-
-    return run
+            yield
 
 
 # -- the command line
