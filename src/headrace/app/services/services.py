@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from headrace.app.services import archived_jobs
+from headrace.app.services.declared_tasks import DeclaredTasks
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
@@ -64,6 +65,7 @@ class Services:
         self.engine = engine
         self.clock = clock
         self._spool = spool
+        self._declared = DeclaredTasks(engine)
         self._waiter: Waiter | None = None
         self._waiter_lock = threading.Lock()
 
@@ -307,12 +309,16 @@ class Services:
         return value if known is None else known.signature.rebuild_result(value)
 
     def parameter_names(self, task: str) -> Sequence[str] | None:
-        known = self._find_task(task)
-        return None if known is None else known.signature.positional
+        if (known := self._find_task(task)) is not None:
+            return known.signature.positional
+        declared = self._declared.find(task)
+        return None if declared is None else declared.positional
 
     def secrets(self, task: str) -> tuple[str, ...]:
-        known = self._find_task(task)
-        return () if known is None else known.options.redact or ()
+        if (known := self._find_task(task)) is not None:
+            return known.options.redact or ()
+        declared = self._declared.find(task)
+        return () if declared is None else declared.redact
 
 
 def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPolicy]:

@@ -22,6 +22,7 @@ from headrace.core.codec.models import same
 from headrace.core.codec.redaction import NO_WORDS
 from headrace.core.codec.result_refs import MARK
 from headrace.core.codec.secret_names import mentions
+from headrace.core.tasks.arguments import by_name
 from headrace.core.text import a_kind, short
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 
@@ -208,12 +209,7 @@ class Signature:
 
     def names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Parameter name -> value, for display. Accepts any call, also one the function would refuse."""
-        named: dict[str, Any] = {p.name: value for p, value in zip(self._places, args, strict=False)}
-        if rest := args[len(self._places) :]:
-            named[self._rest.name if self._rest else "args"] = rest
-        for name, value in kwargs.items():
-            named[f"kwargs.{name}" if name in named else name] = value
-        return named
+        return by_name(self.positional, args, kwargs)
 
     def _place(self, parameter: Parameter) -> str:
         return f"{self.name}() argument '{parameter.name}'"

@@ -9,6 +9,7 @@ from headrace.app.schedules.records import Schedule
 from headrace.core.codec.redaction import MASK
 from headrace.core.schedules.dst import Gap, Overlap
 from headrace.core.schedules.schedule import CatchUp, RunOverlap
+from headrace.core.tasks.arguments import by_name, line_of
 from headrace.errors import InvalidSchedule
 from headrace.web.pages import formatting
 from headrace.web.pages.request import PageRequest
@@ -26,6 +27,9 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "schedule": schedule,
         "timing": timing_text(schedule),
+        "call_line": line_of(
+            by_name(request.app.services.parameter_names(schedule.task), schedule.args, schedule.kwargs)
+        ),
         "next": [] if schedule.paused or schedule.error else request.app.schedules.preview(schedule.id, n=_MAX_NEXT),
         "runs": request.app.schedules.history(schedule.id, limit=_MAX_RUNS),
         **_editor(request, schedule),
