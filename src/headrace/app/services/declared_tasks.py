@@ -34,7 +34,7 @@ def declare(engine: Engine, tasks: Mapping[str, Task[..., Any, Any]]) -> list[st
 
 
 def _declared(task: Task[..., Any, Any]) -> DeclaredTask:
-    return DeclaredTask(task.signature.positional, task.options.redact or ())
+    return DeclaredTask(task.signature.positional, task.options.redact or (), task.options.index or ())
 
 
 class DeclaredTasks:

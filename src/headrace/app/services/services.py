@@ -24,6 +24,7 @@ from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
 from headrace.core.retention.staleness import check_staleness, job_age_of
 from headrace.core.settings.settings import Settings
+from headrace.core.tasks.index import Places, places_of
 from headrace.core.text import short
 from headrace.core.worker_commands import with_log_level
 from headrace.engines.protocol.archive import Archive
@@ -313,6 +314,14 @@ class Services:
             return known.signature.positional
         declared = self._declared.find(task)
         return None if declared is None else declared.positional
+
+    def index_of(self, task: str) -> Places:
+        """Which arguments of a task are indexed, as its code or a worker declares."""
+        if (known := self._find_task(task)) is not None:
+            return known.index
+        declared = self._declared.find(task)
+        # Where arguments are encrypted, no index may hold them in clear.
+        return () if declared is None or self.cipher is not None else places_of(declared.index, declared.positional)
 
     def secrets(self, task: str) -> tuple[str, ...]:
         if (known := self._find_task(task)) is not None:

@@ -21,6 +21,7 @@ class DeclaredTask(Struct, frozen=True, omit_defaults=True):
 
     positional: tuple[str, ...] = ()
     redact: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(DeclaredTask)

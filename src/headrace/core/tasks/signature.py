@@ -40,6 +40,11 @@ class Parameter(msgspec.Struct, frozen=True):
     shape: Annotation
     annotation_note: str = ""
 
+    @property
+    def gathers(self) -> bool:
+        """Whether it is `*rest` or `**named`."""
+        return self.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 class Signature:
     """What a function accepts and returns. `Signature.of(fn)` makes one."""

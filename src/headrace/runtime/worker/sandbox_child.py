@@ -170,6 +170,7 @@ class _NoApp:
 
     tracer = None
     words = WORDS
+    encrypts = False
     retry = Retry()
 
     def submit(self, call: Any) -> Any:

@@ -73,7 +73,8 @@ class Why(Struct, frozen=True):
 def find(context: RequestContext, query: JobQuery) -> JobList:
     """List and search jobs, newest first.
 
-    All given filters must match. `state` may be repeated. A search without an index, such as for a text, scans some
+    All given filters must match. `state` may be repeated. `arg=order_id=40199` finds jobs by an indexed argument; it
+    excludes `tag`. A search without an index, such as for a text, scans some
     thousand jobs per request: a page may have fewer than `limit` jobs, or none, and still a cursor. A text search
     covers the id, the task, the reason, the arguments and the metadata, with secrets redacted. `archived` selects
     archived jobs; `since` and `until` then apply to their finish.

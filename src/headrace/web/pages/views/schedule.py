@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from headrace.app.parts import declared_task
 from headrace.app.schedules.records import Schedule
 from headrace.core.codec.redaction import MASK
 from headrace.core.schedules.dst import Gap, Overlap
@@ -128,7 +129,7 @@ def _call(request: PageRequest, schedule: Schedule, changes: dict[str, Any]) -> 
         raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not passed to another task; write it out")
     changes.setdefault("queue", schedule.queue)
     changes.setdefault("priority", schedule.priority)
-    return request.app.task_by_name(task).bind(*args, **kwargs)
+    return declared_task(request.app, task).bind(*args, **kwargs)
 
 
 def _pause(request: PageRequest) -> ActionResult:
