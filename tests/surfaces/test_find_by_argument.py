@@ -60,9 +60,7 @@ def test_an_action_of_the_command_line_changes_only_these(shell: Shell, app: Hea
         ("args.order_id:9", []),
     ],
 )
-def test_the_search_box_of_the_dashboard_finds_jobs_by_an_argument(
-    app: Headrace, text: str, found: list[str]
-) -> None:
+def test_the_search_box_of_the_dashboard_finds_jobs_by_an_argument(app: Headrace, text: str, found: list[str]) -> None:
     page = Client(app.asgi()).get(f"/jobs?text={quote(text)}").text
     assert [f"pay-{n}" for n in range(3, -1, -1) if f'id="jobs-pay-{n}"' in page] == found
     assert text.replace('"', "&#34;") in page

@@ -28,11 +28,15 @@ _UNLIMITED = 1 << 40
 
 
 class JobPage(Sequence[Job[Any]]):
-    """Some jobs, newest first. `cursor` continues after them, None at the end."""
+    """Some jobs, newest first. `cursor` continues after them, None at the end.
 
-    def __init__(self, jobs: list[Job[Any]], cursor: str | None) -> None:
+    `searched` is about how many jobs were searched, if the search stopped at `reach` before the end.
+    """
+
+    def __init__(self, jobs: list[Job[Any]], cursor: str | None, searched: int | None = None) -> None:
         self.jobs = jobs
         self.cursor = cursor
+        self.searched = searched
 
     @overload
     def __getitem__(self, index: int) -> Job[Any]: ...
@@ -90,7 +94,8 @@ class Jobs:
         else:
             scan_limit, light = None if reach is None else _reach(reach), not _flag("whole", whole)
             page = self._services.engine.queries.find(which, most, cursor, scan_limit, light=light)
-        return JobPage([Job(self._services, row) for row in page.jobs], page.cursor)
+        stopped = page.cursor is not None and len(page.jobs) < most and not archived
+        return JobPage([Job(self._services, row) for row in page.jobs], page.cursor, reach if stopped else None)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
         """The number of matching jobs; with `archived`, in the archive."""

@@ -42,7 +42,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "jobs": summaries(page, request.app),
         "cursor": page.cursor,
-        "scanned": scan_limit if page.cursor and len(page) < PAGE and not archived else None,
+        "scanned": page.searched,
         "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHER_PARAMETERS)},
         "filters": filters,
         "archived": archived,
