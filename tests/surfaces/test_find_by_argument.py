@@ -91,6 +91,15 @@ def test_a_wrong_argument_is_named(shell: Shell, app: Headrace, arguments: tuple
     assert expected in ran.err
 
 
+def test_an_argument_without_an_index_is_told_from_one_without_jobs(shell: Shell, app: Headrace) -> None:
+    app.run_worker(drain=True)
+    assert "note: no known task has 'order' in its index" in shell("jobs", "--arg", "order=7").err
+    assert shell("jobs", "--arg", "order_id=none").err == "no jobs match\n"
+    client = Client(app.asgi())
+    assert "No known task has order in its index" in client.get("/jobs?text=args.order:7").text
+    assert "in its index" not in client.get("/jobs?text=args.order_id:none").text
+
+
 @pytest.mark.parametrize("given", ["order_id", "a b=1", "=1"])
 def test_rest_refuses_a_wrong_argument(app: Headrace, given: str) -> None:
     answer = Client(app.asgi()).get(f"/api/v1/jobs?arg={quote(given)}")

@@ -47,11 +47,15 @@ class DeclaredTasks:
 
     def find(self, name: str) -> DeclaredTask | None:
         """The task of this name, as of the last seconds; None if no worker has declared it."""
+        return self.all().get(name)
+
+    def all(self) -> Mapping[str, DeclaredTask]:
+        """All of them by name, as of the last seconds."""
         if time.monotonic() >= self._until:
             with contextlib.suppress(HeadraceError):  # names are missing then, and a job can still be shown
                 self._known = self._read()
             self._until = time.monotonic() + _FRESH
-        return self._known.get(name)
+        return self._known
 
     def _read(self) -> dict[str, DeclaredTask]:
         found: dict[str, DeclaredTask] = {}

@@ -75,6 +75,9 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: boo
         remark(NO_ARCHIVE)
         return
     if not page:
+        for name in given.get("args") or ():
+            if not app.services.is_indexed(name):
+                remark(f"note: no known task has {name!r} in its index; --text searches arguments without one")
         remark("no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs")
         return
     now = datetime.now(UTC)

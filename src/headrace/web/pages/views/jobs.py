@@ -43,6 +43,9 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "jobs": summaries(page, request.app),
         "cursor": page.cursor,
         "scanned": page.searched,
+        "unindexed": next(
+            (name for name in filters.get("args", ()) if not request.app.services.is_indexed(name)), None
+        ),
         "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHER_PARAMETERS)},
         "filters": filters,
         "archived": archived,
