@@ -116,5 +116,5 @@ def declared_task(app: AppParts, name: str) -> Task[..., Any, Any]:
     For surfaces: it may read the store, which `app.task_by_name()` does not.
     """
     task = app.task_by_name(name)
-    task.index = task.index or app.services.index_of(name)
+    task.indexed = task.indexed or app.services.index_of(name)
     return task

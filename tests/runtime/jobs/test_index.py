@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace import Headrace, Unique, current_job
+from headrace import Headrace, Task, Unique, current_job
 from headrace.core.tasks.index import HIDDEN
 from headrace.testing import VirtualClock, drain
 
@@ -140,3 +140,11 @@ def check_the_archive(app: Headrace, clock: VirtualClock) -> None:
 def test_a_user_can_not_set_a_hidden_tag(app: Headrace) -> None:
     with pytest.raises(ValueError, match="control character"):
         app.task_by_name("t").using(tags=(f"{HIDDEN}order_id=7",))
+
+
+@pytest.mark.engines("sqlite")
+def test_a_task_may_be_a_class_with_an_attribute_of_that_name(app: Headrace) -> None:
+    task: Task[..., Any, Any] = app.task(name="as_list")(list)
+    job = task.enqueue([1, 2])
+    drain(app)
+    assert job.result(1) == [1, 2]

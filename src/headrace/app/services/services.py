@@ -318,14 +318,14 @@ class Services:
     def index_of(self, task: str) -> Places:
         """Which arguments of a task are indexed, as its code or a worker declares."""
         if (known := self._find_task(task)) is not None:
-            return known.index
+            return known.indexed
         declared = self._declared.find(task)
         # Where arguments are encrypted, no index may hold them in clear.
         return () if declared is None or self.cipher is not None else places_of(declared.index, declared.positional)
 
     def is_indexed(self, parameter: str) -> bool:
         """Whether any known task has an index of a parameter of this name."""
-        known = (name for task in self.tasks.values() for name, _ in task.index)
+        known = (name for task in self.tasks.values() for name, _ in task.indexed)
         declared = (name for task in self._declared.all().values() for name in task.index)
         return parameter in {*known, *declared}
 

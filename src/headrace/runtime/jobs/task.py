@@ -71,7 +71,7 @@ class Task(Generic[P, C, R]):
         self.options = options
         self.overrides = overrides or Options()
         self.signature = Signature.of(function, name, options.redact or (), submits.words)
-        self.index = places_of(options.index or (), self.signature.positional)
+        self.indexed = places_of(options.index or (), self.signature.positional)
         self.is_async = inspect.iscoroutinefunction(function)
         self._submits = submits
         _check_isolation(self)

@@ -104,7 +104,7 @@ def job_template_of(
 def index_of(task: Task[..., Any, Any], options: Options) -> Places:
     """The indexed arguments of a call with these options; not those that the call redacts."""
     hidden = options.redact or ()
-    return tuple(place for place in task.index if place[0] not in hidden)
+    return tuple(place for place in task.indexed if place[0] not in hidden)
 
 
 class TemplateCache:
