@@ -19,6 +19,7 @@ from headrace.app.hook_methods import HookMethods
 from headrace.app.jobs.jobs import Jobs
 from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
+from headrace.app.services.declared_tasks import declare
 from headrace.app.services.services import Services
 from headrace.app.surfaces import ASGI, WSGI, BackgroundReads, asgi_of, load_extensions, wsgi_of
 from headrace.app.workers import WorkerInfo, all_workers
@@ -273,7 +274,7 @@ class Headrace(HookMethods):
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         if drain or at_most is not None:
-            return run_until_empty(make, self.lifecycle.sync)
+            return run_until_empty(make, self._declare_tasks)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def asgi(self, **options: Any) -> ASGI:
@@ -314,8 +315,12 @@ class Headrace(HookMethods):
 
     def _declare(self) -> None:
         """Store the declarations of the code. Lifecycle policies first, because storing a schedule may raise."""
-        self.lifecycle.sync()
+        self._declare_tasks()
         self.schedules.sync()
+
+    def _declare_tasks(self) -> None:
+        self.lifecycle.sync()
+        declare(self.engine, self.tasks)
 
     # -- for tests
 

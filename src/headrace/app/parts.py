@@ -108,3 +108,13 @@ def events(app: AppParts) -> EventStream:
     from headrace.app.events.events import EventStream
 
     return EventStream(lambda: app.engine, app.webhooks)
+
+
+def declared_task(app: AppParts, name: str) -> Task[..., Any, Any]:
+    """A task to enqueue by name; if its code is unknown here, with the index that a worker declared.
+
+    For surfaces: it may read the store, which `app.task_by_name()` does not.
+    """
+    task = app.task_by_name(name)
+    task.indexed = task.indexed or app.services.index_of(name)
+    return task

@@ -6,13 +6,14 @@ raise: an operator must be able to inspect the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from headrace.app.jobs import records
+from headrace.app.jobs.arguments import arguments_line
 from headrace.cli.output import Column, ago, stamp
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
@@ -27,6 +28,7 @@ JOB_COLUMNS = (
     Column("ID"),
     Column("STATE"),
     Column("TASK", min_width=8),
+    Column("ARGUMENTS", min_width=10),
     Column("QUEUE", min_width=7),
     Column("RUN", right=True),
     Column("AGE", right=True),
@@ -71,7 +73,8 @@ def log_record(line: LogEntry, job: Job[Any]) -> dict[str, Any]:
 def row(job: Job[Any], now: datetime) -> Sequence[str]:
     """The table row of a job."""
     run = f"{job.attempt}/{job.max_attempts}"
-    return job.id, job.state, job.task, job.queue, run, ago(job.created_at, now), str(job.priority), _detail(job, now)
+    age, priority = ago(job.created_at, now), str(job.priority)
+    return job.id, job.state, job.task, arguments_line(job), job.queue, run, age, priority, _detail(job, now)
 
 
 def entry_row(entry: HistoryEntry) -> Sequence[str]:
@@ -117,13 +120,17 @@ def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]
 
 
 def call_text(job: Job[Any]) -> str:
-    """The call in Python syntax, with secrets redacted."""
+    """The call in Python syntax, with the names of its parameters and secrets redacted."""
     try:
-        args, kwargs = job.redacted_call()
+        named = job.redacted_arguments()
     except CorruptPayload as error:
         return f"{job.task}(…)  {error}"
-    listed = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
-    return _truncate(f"{job.task}({', '.join(listed)})")
+    return _truncate(f"{job.task}({arguments_text(named)})")
+
+
+def arguments_text(named: Mapping[str, Any]) -> str:
+    """All arguments in Python syntax; one without a known name stands alone."""
+    return ", ".join(repr(value) if name.isdigit() else f"{name}={value!r}" for name, value in named.items())
 
 
 def result_text(job: Job[Any]) -> str:

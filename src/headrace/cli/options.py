@@ -185,6 +185,27 @@ def _states(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     return tuple(given)
 
 
+def argument_option(function: F) -> F:
+    """The option that finds jobs by an indexed argument."""
+    return click.option(
+        "--arg",
+        "args",
+        metavar="NAME=VALUE",
+        callback=_argument,
+        help="Only jobs with this value of an indexed argument: order_id=40199.",
+    )(function)
+
+
+def _argument(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
+    """Callback of the option that takes an indexed argument."""
+    if value is None:
+        return None
+    name, is_given, text = value.partition("=")
+    if not is_given or not name.isidentifier():
+        raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as order_id=40199", ctx, param)
+    return {name: text}
+
+
 _FILTERS = (
     click.option(
         "--state",
@@ -196,6 +217,7 @@ _FILTERS = (
     click.option("--queue", "-q", help="Only jobs in this queue."),
     click.option("--task", "-t", help="Only jobs of this task."),
     click.option("--tag", help="Only jobs with this tag."),
+    argument_option,
     click.option("--worker", help="Only jobs run by this worker."),
     click.option("--flow", help="Only jobs of the flow with this id."),
     click.option("--text", help="Only jobs with this text in the id, task, arguments, reason or metadata."),

@@ -11,6 +11,7 @@ from headrace.errors import CorruptPayload
 
 _json = msgspec.json.Decoder()
 _tags = msgspec.json.Decoder(tuple[str, ...])
+_HIDDEN = "\x1f"  # see core.tasks.index
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -39,9 +40,14 @@ def items_of(stored: str, *kinds: type) -> Any:
     return found if isinstance(found, kinds) else kinds[0]()
 
 
-def tags_of(stored: str | None) -> tuple[str, ...]:
-    """The stored tags of a job; none if they are damaged."""
+def stored_tags(stored: str | None) -> tuple[str, ...]:
+    """All stored tags of a job, also the hidden ones of its indexed arguments; none if they are damaged."""
     return read_or(_tags.decode, stored, ()) if stored else ()
+
+
+def tags_of(stored: str | None) -> tuple[str, ...]:
+    """The tags that a user gave a job; none if they are damaged."""
+    return tuple(tag for tag in stored_tags(stored) if not tag.startswith(_HIDDEN))
 
 
 def readable(decode: Callable[[S], T], stored: Iterable[S]) -> Iterator[T]:

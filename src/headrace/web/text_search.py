@@ -24,14 +24,17 @@ def find(
     if text is None or archived:
         return app.jobs.find(limit=limit, cursor=cursor, archived=archived, reach=reach, **filters)
     found: list[Job[Any]] = []
+    searched = 0
     for page in _pages(app, other_filters, cursor, reach):
+        # A page without an index read more jobs than it has.
+        searched = min(searched + max(page.searched or 0, len(page)), reach)
         for job in page:
             if text in shown_texts(job):
                 found.append(job)
             if len(found) == limit:
                 return JobPage(found, str(job.row.seq))
         cursor = page.cursor
-    return JobPage(found, cursor)
+    return JobPage(found, cursor, searched if cursor is not None else None)
 
 
 def count_up_to(app: Headrace, reach: int, filters: Mapping[str, Any]) -> JobCount:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.damaged_records import stored_tags
 from headrace.core.dead_letters.records import (
     DeadLetterFilter,
     Requeued,
@@ -79,6 +80,18 @@ def test_the_arguments_may_be_others(engine: Engine) -> None:
     claimed = claim_one(engine, now=LATER)
     assert (claimed.payload, claimed.checksum) == ("[2]", 2)
     assert ids_of(engine, Filter(tag="red")) == ["job"]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize(("tags", "left"), [('["blue","\\u001fx=2"]', {"blue", "\x1fx=2"}), ("[]", set())])
+def test_the_tags_may_be_others(engine: Engine, tags: str, left: set[str], is_gone: bool) -> None:
+    dead_letter = dead(engine, payload="[1]", checksum=1, tags=("red", "\x1fx=1"))
+    if is_gone:
+        engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
+    engine.dead_letters.requeue([RequeueRequest(dead_letter.id, payload="[2]", checksum=2, tags=tags)], now=LATER)
+    found = {tag for tag in ("red", "blue", "\x1fx=1", "\x1fx=2") if ids_of(engine, Filter(tag=tag))}
+    assert found == left
+    assert set(stored_tags(row(engine).tags)) == left
 
 
 def ids_of(engine: Engine, which: Filter) -> list[str]:

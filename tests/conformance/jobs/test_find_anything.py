@@ -17,7 +17,7 @@ from headrace.engines.sql import search
 from tests.support.builders import EVERYTHING, NOW
 
 JOBS, QUESTIONS = 100, 50
-QUEUES, TASKS, TAGS, WORKERS = ("mail", "web", "idle"), ("send", "sort", "send.all"), ("red", "big"), ("w1", "w2")
+QUEUES, TASKS, TAGS, WORKERS = ("mail", "web", "idle"), ("send", "sort", "send.all"), ("red", "\x1fx=é"), ("w1", "w2")
 
 
 def population(chance: Random) -> list[JobRow]:

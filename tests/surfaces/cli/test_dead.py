@@ -64,7 +64,7 @@ def test_a_dead_letter_is_shown_without_its_secrets(shell: Shell, app: Headrace,
     for name in (dead_letter.id, dead_letter.job_id):
         shown = shell("dead", "show", name)
         assert shown.code == 0
-        assert "(1, '***')" in shown.out
+        assert "arguments     1, '***'" in shown.out
         assert "4711-secret" not in shown.out
         assert "attempts_used_up" in shown.out
         assert "fail" in shown.out

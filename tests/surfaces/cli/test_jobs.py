@@ -44,13 +44,16 @@ def app(shell: Shell) -> Iterator[Headrace]:
 def test_a_list_shows_the_newest_first_with_whole_ids(shell: Shell, app: Headrace) -> None:
     for command in (("jobs",), ("jobs", "list")):
         head, *lines = shell(*command).out.splitlines()
-        assert head.split() == ["ID", "STATE", "TASK", "QUEUE", "RUN", "AGE", "PRIO", "DETAIL"]
+        assert head.split() == ["ID", "STATE", "TASK", "ARGUMENTS", "QUEUE", "RUN", "AGE", "PRIO", "DETAIL"]
         assert [line.split()[:2] for line in lines] == [
             ["now-00001", "pending"],
             ["later-001", "scheduled"],
             ["dead-0001", "failed"],
             ["done-0001", "completed"],
         ]
+        assert " a=1, b=2 " in lines[3]
+        assert 'user="ann", password=***' in lines[2]
+        assert SECRET not in "".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,7 @@ def test_nothing_found_leaves_stdout_empty(shell: Shell, app: Headrace) -> None:
 
 def test_one_job_is_shown_with_all_its_facts(shell: Shell, app: Headrace) -> None:
     facts = dict(line.split(maxsplit=1) for line in shell("jobs", "show", "done-0001").out.splitlines())
-    assert facts["call"] == "add(1, 2)"
+    assert facts["call"] == "add(a=1, b=2)"
     assert (facts["state"], facts["result"], facts["progress"]) == ("completed", "3", "50%")
     assert (facts["tags"], facts["metadata"]) == ("sums", "by='me'")
     record = shell("jobs", "show", "done-0001", "--json").json
@@ -133,7 +136,7 @@ def test_secrets_are_starred_out_wherever_a_job_is_shown(shell: Shell, app: Head
             ran = shell(*command, *form)
             assert ran.code == 0
             assert SECRET not in ran.out + ran.err
-    assert "login('ann', '***')" in shell("jobs", "show", "dead-0001").out
+    assert "login(user='ann', password='***')" in shell("jobs", "show", "dead-0001").out
     assert shell("jobs", "show", "dead-0001", "--json").json["args"] == ["ann", "***"]
 
 

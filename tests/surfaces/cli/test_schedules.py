@@ -71,7 +71,7 @@ def test_a_schedule_is_shown_with_its_last_runs_and_without_secrets(shell: Shell
     job = app.schedules.run_now("l")
     ran = shell("--app", module, "schedules", "show", "l")
     assert "every 60m (UTC)" in ran.out
-    assert "'me', password='***'" in ran.out
+    assert 'user="me", password=***' in ran.out
     assert "hidden" not in ran.out
     assert job.id in ran.out
     assert "run by hand" in ran.out

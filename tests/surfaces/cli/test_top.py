@@ -271,12 +271,18 @@ def sample(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0
                 rate=120.0,
                 up=3600.0,
                 jobs=["mail.send", "mail.send", "report"],
+                calls=["mail.send(to=1)", "mail.send(to=2)", "report()"],
             )
             for n in range(workers)
         ],
         failures=[
             FailureSample(
-                at=NOW - timedelta(seconds=n), task="mail.send", queue="mail", job_id="j", error="E: x\ny" * 40
+                at=NOW - timedelta(seconds=n),
+                task="mail.send",
+                arguments="to=1",
+                queue="mail",
+                job_id="j",
+                error="E: x\ny" * 40,
             )
             for n in range(failures)
         ],

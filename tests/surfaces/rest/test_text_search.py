@@ -62,3 +62,32 @@ def test_an_action_that_would_scan_too_many_jobs_is_refused(
     response = api("POST", "/jobs/delete", json={"text": "Ann"})
     assert (response.status_code, "add another filter" in response.text) == (422, True)
     assert app.jobs.count() == 2
+
+
+def test_a_search_that_stops_says_how_far_it_came_and_goes_on_from_there(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.enqueue_many([{"task": "other", "args": [n]} for n in range(5)])
+    monkeypatch.setattr("headrace.web.api.resources.jobs._TEXT_SCAN_LIMIT", 4)
+    first = api.ask("GET", "/jobs?text=Ann")
+    assert (first["jobs"], first["searched"]) == ([], 4)
+    second = api.ask("GET", f"/jobs?text=Ann&cursor={first['cursor']}")
+    assert (users(second, app), second["cursor"], second["searched"]) == (["Ann"], None, None)
+    monkeypatch.setattr("headrace.web.pages.views.jobs.TEXT_SCAN_LIMIT", 4)
+    page = Client(app.asgi()).get("/jobs?text=Ann").text
+    assert "None of the newest 4 jobs matches" in page
+    assert "4 jobs searched, there are older ones" in page
+    assert "Search older jobs <svg" in page
+    rest = Client(app.asgi()).get(f"/jobs?text=Ann&cursor={first['cursor']}").text
+    assert "jobs searched" not in rest
+    assert second["jobs"][0]["id"] in rest
+
+
+def test_a_page_in_python_says_how_far_the_search_came(app: Headrace) -> None:
+    app.enqueue_many([{"task": "other", "args": [n]} for n in range(50)])
+    stopped = app.jobs.find(text="Ann", reach=10)
+    assert (list(stopped), stopped.searched) == ([], 10)
+    assert stopped.cursor is not None
+    rest = app.jobs.find(text="Ann", cursor=stopped.cursor)
+    assert ([job.args[0] for job in rest], rest.searched) == (["Ann"], None)
+    assert app.jobs.find(limit=10, reach=1000).searched is None

@@ -310,3 +310,30 @@ def test_the_app_closes_after_the_last_read_of_a_page(app: Headrace, monkeypatch
     closing.join()
     reading.join()
     assert closed.is_set()
+
+
+@pytest.mark.engines("sqlite")
+def test_lists_and_pages_show_arguments_by_name_and_escaped(app: Headrace) -> None:
+    @app.task(redact=("card",))
+    def pay(order_id: int, note: str, card: str = "") -> None:
+        raise ValueError("no")
+
+    job = pay.using(retry=0).enqueue(40199, "<b>x</b>", "4711-secret")
+    flow = app.flow("f")
+    flow.add(pay.bind(40200, "y"))
+    run = flow.enqueue()
+    app.schedules.create("s", pay, args=(40201, "z"), every=60)
+    with app.worker(concurrency=1):
+        job.wait(timeout=20)
+    client = Client(app.asgi())
+    dead_letter = app.dead.get(job.id)
+    shown = "order_id=40199, note=&#34;&lt;b&gt;x&lt;/b&gt;&#34;, card=***"
+    for path in ("/jobs", "/dead"):
+        assert shown in client.get(path).text, path
+    for path in (f"/jobs/{job.id}", f"/dead/{dead_letter.id}"):
+        text = client.get(path).text
+        assert "&#34;order_id&#34;: 40199" in text, path
+        assert "4711-secret" not in text
+        assert "<b>x" not in text
+    assert "pay(order_id=40200, note=&#34;y&#34;)" in client.get(f"/flows/{run.id}").text
+    assert "order_id=40201, note=&#34;z&#34;" in client.get("/schedules/s").text

@@ -640,9 +640,9 @@ def test_a_result_is_rebuilt_by_the_return_annotation_or_left_plain() -> None:
 
 
 def test_names_give_the_parameter_of_every_value_even_of_a_bad_call() -> None:
-    assert Signature.of(gathers).names((1, 2, 3), {"k": 4, "x": 5}) == {"a": 1, "rest": (2, 3), "k": 4, "x": 5}
-    assert Signature.of(plain).names((1, 2, 3), {"a": 4}) == {"a": 1, "b": 2, "args": (3,), "kwargs.a": 4}
-    assert Signature.of(dict.update).names((1,), {"a": 2}) == {"args": (1,), "a": 2}
+    assert Signature.of(gathers).names((1, 2, 3), {"k": 4, "x": 5}) == {"a": 1, "rest": [2, 3], "k": 4, "x": 5}
+    assert Signature.of(plain).names((1, 2, 3), {"a": 4}) == {"a": 1, "b": 2, "2": 3, "kwargs.a": 4}
+    assert Signature.of(dict.update).names((1,), {"a": 2}) == {"args": [1], "a": 2}
     assert Signature.of(plain).names((), {}) == {}
 
 

@@ -25,6 +25,7 @@ from headrace.app.dead_letters.records import (
 from headrace.app.services.services import Services
 from headrace.core.codec import codec
 from headrace.core.codec.result_refs import MARK
+from headrace.core.damaged_records import tags_of
 from headrace.core.dead_letters.records import (
     BY_HAND,
     RESOLUTIONS,
@@ -43,8 +44,10 @@ from headrace.core.jobs.states import State
 from headrace.core.option_times import check_moment, check_wait
 from headrace.core.queues.limits import as_rate
 from headrace.core.settings.settings import Settings
+from headrace.core.tasks.index import index_tags
 from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_text
 from headrace.core.text import short
+from headrace.engines.shared.sql_files import as_json
 from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, InvalidJob, JobNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.task import Task
@@ -156,8 +159,8 @@ class Dead:
         row = self._row(dead_letter_id)
         request = self._request(row.id, priority_boost, max_requeues)
         if args is not None or kwargs is not None:
-            payload = self._edited(row, args, kwargs)
-            request = replace(request, payload=payload, checksum=codec.checksum(payload))
+            payload, tags = self._edited(row, args, kwargs)
+            request = replace(request, payload=payload, checksum=codec.checksum(payload), tags=tags)
         (done,) = self._services.engine.dead_letters.requeue([request], _who(by), _text(note), _detail(by))
         if done.result == "missing":
             raise DeadLetterNotFound(dead_letter_id)
@@ -232,8 +235,10 @@ class Dead:
             most -= len(rows)
             before = rows[-1].id
 
-    def _edited(self, row: DeadLetterRow, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str:
-        """The new arguments in stored form."""
+    def _edited(
+        self, row: DeadLetterRow, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+    ) -> tuple[str, str]:
+        """The new arguments in stored form, and the tags with those of the indexed ones."""
         task = self._task_by_name(row.task)
         if args is not None and (isinstance(args, str) or not isinstance(args, Sequence)):
             raise InvalidJob(f"args: expected a list, got {short(args)}", value=args)
@@ -249,7 +254,9 @@ class Dead:
         payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
         if MARK in payload:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
-        return self._services.encrypted(payload, "call", row.task)
+        index = self._services.index_of(row.task)
+        tags = (*tags_of(snapshot_of(row).tags), *index_tags(row.task, index, tuple(args), dict(kwargs)))
+        return self._services.encrypted(payload, "call", row.task), as_json(tags)
 
     # -- resolving
 

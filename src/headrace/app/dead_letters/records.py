@@ -27,6 +27,7 @@ from headrace.core.dead_letters.records import (
 )
 from headrace.core.jobs.records import DeadLetterRow, LogLine
 from headrace.core.settings.requeue_times import next_requeue_at
+from headrace.core.tasks.arguments import by_name
 from headrace.errors import CorruptPayload
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
@@ -43,7 +44,8 @@ class DeadNote(Struct, frozen=True):
 class DeadLetter(Struct, frozen=True, kw_only=True):
     """A job that failed for good, as it was at the failure.
 
-    `args` and `kwargs` are redacted; if the payload no longer decodes they are empty, and `damage` is the reason.
+    `args` and `kwargs` are redacted, and `arguments` are both by the names of their parameters; if the payload no
+    longer decodes they are empty, and `damage` is the reason.
     `crashes` are the times and names of the workers that crashed while running the job. `progress`, the names of its
     `steps` and the last lines of its `logs` date from the failure. `requeues` counts the requeues so far;
     `next_requeue_at` is the time of the automatic requeue under the settings of this app.
@@ -63,6 +65,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     max_attempts: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    arguments: dict[str, Any]
     damage: str | None
     tags: tuple[str, ...]
     metadata: dict[str, Any]
@@ -190,6 +193,7 @@ def dead_letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
         max_attempts=snapshot.max_attempts,
         args=args,
         kwargs=kwargs,
+        arguments=by_name(services.parameter_names(row.task), args, kwargs),
         damage=damage,
         tags=tags_of(snapshot.tags),
         metadata=job.redacted(job.metadata),

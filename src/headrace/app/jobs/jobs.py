@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -16,6 +16,7 @@ from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.option_times import check_moment
 from headrace.core.retention.retention import FinishedJob
+from headrace.core.tasks.index import tag_of
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.core.text import short
 from headrace.errors import InvalidJob
@@ -27,11 +28,15 @@ _UNLIMITED = 1 << 40
 
 
 class JobPage(Sequence[Job[Any]]):
-    """Some jobs, newest first. `cursor` continues after them, None at the end."""
+    """Some jobs, newest first. `cursor` continues after them, None at the end.
 
-    def __init__(self, jobs: list[Job[Any]], cursor: str | None) -> None:
+    `searched` is about how many jobs were searched, if the search stopped at `reach` before the end.
+    """
+
+    def __init__(self, jobs: list[Job[Any]], cursor: str | None, searched: int | None = None) -> None:
         self.jobs = jobs
         self.cursor = cursor
+        self.searched = searched
 
     @overload
     def __getitem__(self, index: int) -> Job[Any]: ...
@@ -51,8 +56,11 @@ class JobPage(Sequence[Job[Any]]):
 
 
 class Jobs:
-    """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, flow, since, until,
-    ids."""
+    """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, args, worker, text, flow, since, until,
+    ids.
+
+    `args` finds jobs by one argument of tasks that index it: `args={"order_id": 40199}`.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -86,7 +94,8 @@ class Jobs:
         else:
             scan_limit, light = None if reach is None else _reach(reach), not _flag("whole", whole)
             page = self._services.engine.queries.find(which, most, cursor, scan_limit, light=light)
-        return JobPage([Job(self._services, row) for row in page.jobs], page.cursor)
+        stopped = page.cursor is not None and len(page.jobs) < most and not archived
+        return JobPage([Job(self._services, row) for row in page.jobs], page.cursor, reach if stopped else None)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
         """The number of matching jobs; with `archived`, in the archive."""
@@ -156,7 +165,7 @@ class Jobs:
         return len(self._services.move(which, event, most=most))
 
 
-_NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")
+_NAMES = ("state", "queue", "task", "tag", "args", "worker", "text", "flow", "since", "until", "ids")
 
 
 def _flag(name: str, value: bool) -> bool:
@@ -177,6 +186,8 @@ def as_filter(given: dict[str, Any]) -> Filter:
             values["states"] = _states(value)
         elif name == "ids":
             values["ids"] = _ids(value)
+        elif name == "args":
+            values["tag"] = _indexed(value, given.get("tag"))
         elif name in ("since", "until"):
             values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
         else:
@@ -209,6 +220,18 @@ def _ids(value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable) or isinstance(value, str):
         raise InvalidJob(f"ids: expected a list of ids, got {short(value)}", value=value)
     return tuple(check_text("ids", job_id) for job_id in value)
+
+
+def _indexed(args: Any, tag: Any) -> str:
+    """The hidden tag of an indexed argument."""
+    if not isinstance(args, Mapping) or len(args) != 1:
+        raise InvalidJob(
+            f"args: expected one indexed argument, such as args={{'order_id': 7}}, got {short(args)}", value=args
+        )
+    if tag is not None:
+        raise InvalidJob("args and tag exclude each other; give one of them", field="args")
+    ((name, value),) = args.items()
+    return tag_of(name, value)
 
 
 def _wrong_time(name: str, value: Any) -> int:

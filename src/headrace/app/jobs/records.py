@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headrace.app.jobs.arguments import arguments_in_list
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.damaged_records import DAMAGE
@@ -44,9 +45,11 @@ class StepRecord(Struct, frozen=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """A job. Lists omit the fields after `correlation_id`.
+    """A job. Lists omit the fields after `arguments`.
 
-    If the payload is damaged, `args` and `kwargs` are None and `unreadable` is the reason.
+    `arguments` are all arguments by the names of their parameters. A positional one without a known name has its
+    position, such as "0". In a list it is None for arguments that are long, encrypted or damaged. If the payload is
+    damaged, `args` and `kwargs` are None and `unreadable` is the reason.
     """
 
     id: str
@@ -69,6 +72,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     metadata: Any
     correlation_id: str | None
+    arguments: dict[str, Any] | None
     args: list[Any] | UnsetType | None = UNSET
     kwargs: dict[str, Any] | UnsetType | None = UNSET
     unreadable: str | UnsetType = UNSET
@@ -86,7 +90,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 def record_of(job: Job[Any]) -> JobRecord:
     """The record of a job in a list."""
-    return JobRecord(**_outline(job))
+    return JobRecord(**_outline(job), arguments=_listed(job))
 
 
 def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
@@ -162,9 +166,14 @@ def _outline(job: Job[Any]) -> dict[str, Any]:
 def _call(job: Job[Any]) -> dict[str, Any]:
     try:
         args, kwargs = job.redacted_call()
-        return {"args": lowered(args), "kwargs": lowered(kwargs)}
+        return {"args": lowered(args), "kwargs": lowered(kwargs), "arguments": lowered(job.redacted_arguments())}
     except CorruptPayload as error:
-        return {"args": None, "kwargs": None, "unreadable": str(error)}
+        return {"args": None, "kwargs": None, "arguments": None, "unreadable": str(error)}
+
+
+def _listed(job: Job[Any]) -> Any:
+    found = arguments_in_list(job)
+    return None if isinstance(found, str) else lowered(found)
 
 
 def shown_texts(job: Job[Any]) -> str:

@@ -64,5 +64,5 @@ def refuse_unsupported(which: Filter) -> None:
     for name in _UNSUPPORTED_FILTERS:
         if getattr(which, name) is not None:
             raise InvalidJob(
-                f"{name}: archived jobs have no such filter; use ids, state, queue, task, tag, since and until"
+                f"{name}: archived jobs have no such filter; use ids, state, queue, task, tag, args, since and until"
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from headrace.app.services import archived_jobs
+from headrace.app.services.declared_tasks import DeclaredTasks
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
@@ -23,6 +24,7 @@ from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
 from headrace.core.retention.staleness import check_staleness, job_age_of
 from headrace.core.settings.settings import Settings
+from headrace.core.tasks.index import Places, places_of
 from headrace.core.text import short
 from headrace.core.worker_commands import with_log_level
 from headrace.engines.protocol.archive import Archive
@@ -64,6 +66,7 @@ class Services:
         self.engine = engine
         self.clock = clock
         self._spool = spool
+        self._declared = DeclaredTasks(engine)
         self._waiter: Waiter | None = None
         self._waiter_lock = threading.Lock()
 
@@ -307,12 +310,30 @@ class Services:
         return value if known is None else known.signature.rebuild_result(value)
 
     def parameter_names(self, task: str) -> Sequence[str] | None:
-        known = self._find_task(task)
-        return None if known is None else known.signature.positional
+        if (known := self._find_task(task)) is not None:
+            return known.signature.positional
+        declared = self._declared.find(task)
+        return None if declared is None else declared.positional
+
+    def index_of(self, task: str) -> Places:
+        """Which arguments of a task are indexed, as its code or a worker declares."""
+        if (known := self._find_task(task)) is not None:
+            return known.indexed
+        declared = self._declared.find(task)
+        # Where arguments are encrypted, no index may hold them in clear.
+        return () if declared is None or self.cipher is not None else places_of(declared.index, declared.positional)
+
+    def is_indexed(self, parameter: str) -> bool:
+        """Whether any known task has an index of a parameter of this name."""
+        known = (name for task in self.tasks.values() for name, _ in task.indexed)
+        declared = (name for task in self._declared.all().values() for name in task.index)
+        return parameter in {*known, *declared}
 
     def secrets(self, task: str) -> tuple[str, ...]:
-        known = self._find_task(task)
-        return () if known is None else known.options.redact or ()
+        if (known := self._find_task(task)) is not None:
+            return known.options.redact or ()
+        declared = self._declared.find(task)
+        return () if declared is None else declared.redact
 
 
 def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPolicy]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_un
 from headrace.cli.options import as_json_option, duration, example, moment, shared, yes_option
 from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_json, print_table, remark, say, span
 from headrace.cli.session import Session, missing_file
-from headrace.core.text import short
+from headrace.core.tasks.arguments import by_name, line_of
 from headrace.errors import InvalidSchedule
 
 T = TypeVar("T")
@@ -118,13 +118,13 @@ def show(session: Session, schedule_id: str, as_json: bool) -> None:
     if as_json:
         print_json({**_record(schedule), "runs": [_run_record(run) for run in runs]})
         return
-    print_facts(_facts(schedule))
+    print_facts(_facts(schedule, app.services.parameter_names(schedule.task)))
     if runs:
         say()
         print_table(_RUN_COLUMNS, [_run_row(run) for run in runs])
 
 
-def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
+def _facts(schedule: Schedule, names: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     now = datetime.now(UTC)
     yield "id", schedule.id
     yield "state", _state(schedule)
@@ -134,8 +134,7 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
     yield "last job", schedule.last_job or "-"
     yield "fired", str(schedule.fired) + (f" of {schedule.limit}" if schedule.limit is not None else "")
     yield "task", f"{schedule.task} in queue {schedule.queue}"
-    named = (f"{name}={short(value)}" for name, value in schedule.kwargs.items())
-    yield "arguments", one_line(", ".join([*map(short, schedule.args), *named])) or "none"
+    yield "arguments", one_line(line_of(by_name(names, schedule.args, schedule.kwargs))) or "none"
     for name in ("start", "end"):
         if (limit := getattr(schedule, name)) is not None:
             yield name, _local(limit)

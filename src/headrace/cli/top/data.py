@@ -15,16 +15,19 @@ from typing import Any
 from msgspec import Struct
 
 from headrace.app.app import Headrace
+from headrace.app.jobs.arguments import arguments_line
 from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.states import FINAL, State
+from headrace.core.tasks.arguments import line_of
 from headrace.core.urls import redacted_url
 from headrace.runtime.jobs.job import Job
 
 _WINDOW = 10.0  # seconds over which rates are averaged
 _JOBS = 20  # running jobs shown, the newest
 _FAILURES = 10
+_MAX_CALL = 60  # characters of its arguments
 
 
 class QueueSample(Struct, frozen=True, kw_only=True):
@@ -52,7 +55,7 @@ class QueueSample(Struct, frozen=True, kw_only=True):
 
 
 class WorkerSample(Struct, frozen=True, kw_only=True):
-    """A worker, its running jobs, and the jobs per second it finishes."""
+    """A worker, the tasks of its running jobs and their calls, and the jobs per second it finishes."""
 
     id: str
     state: str
@@ -63,6 +66,7 @@ class WorkerSample(Struct, frozen=True, kw_only=True):
     rate: float | None
     up: float
     jobs: list[str]
+    calls: list[str]
 
 
 class FailureSample(Struct, frozen=True, kw_only=True):
@@ -70,6 +74,7 @@ class FailureSample(Struct, frozen=True, kw_only=True):
 
     at: datetime
     task: str
+    arguments: str
     queue: str
     job_id: str
     error: str
@@ -164,6 +169,7 @@ class StoreSampler:
                 rates.add(worker.seen_at.timestamp(), {"over": worker.completed + worker.failed})
 
     def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSample:
+        own = [job for job in running if job.worker == worker.id]
         return WorkerSample(
             id=worker.id,
             state=worker.condition,
@@ -173,7 +179,8 @@ class StoreSampler:
             failed=worker.failed,
             rate=self._worker_rates[worker.id].per_second("over"),
             up=0.0 if worker.started_at is None else (now - worker.started_at).total_seconds(),
-            jobs=[job.task for job in running if job.worker == worker.id],
+            jobs=[job.task for job in own],
+            calls=[f"{job.task}({arguments_line(job, _MAX_CALL)})" for job in own],
         )
 
 
@@ -191,6 +198,7 @@ def _failures(app: Headrace) -> Iterator[FailureSample]:
         yield FailureSample(
             at=dead_letter.entered_at,
             task=dead_letter.task,
+            arguments=line_of(dead_letter.arguments, _MAX_CALL),
             queue=dead_letter.queue,
             job_id=dead_letter.job_id,
             error=error,

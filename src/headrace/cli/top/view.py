@@ -48,9 +48,11 @@ _WORKER_COLUMNS = (
 _FAILURE_COLUMNS = (
     Column("AGO", right=True),
     Column("TASK", min_width=8),
+    Column("ARGUMENTS", min_width=10),
     Column("QUEUE", min_width=8),
     Column("ERROR", min_width=16),
 )
+_MAX_CALLS = 2
 _KEYS = "q quit  ↑↓ choose  p pause/resume  s sort: {sort}"
 
 
@@ -188,7 +190,6 @@ def _empty_in(queue: QueueSample) -> str:
 
 def _worker_row(worker: WorkerSample) -> list[str]:
     busy = min(worker.running / worker.concurrency, 1.0)
-    jobs = sorted({task: worker.jobs.count(task) for task in worker.jobs}.items())
     return [
         worker.id,
         worker.state,
@@ -198,12 +199,23 @@ def _worker_row(worker: WorkerSample) -> list[str]:
         f"{worker.completed:,}",
         f"{worker.failed:,}",
         span(worker.up),
-        ", ".join(task if number == 1 else f"{number} × {task}" for task, number in jobs) or "-",
+        _running(worker),
     ]
 
 
+def _running(worker: WorkerSample) -> str:
+    """The calls of a few jobs; of many, the tasks."""
+    if len(worker.calls) <= _MAX_CALLS:
+        return ", ".join(worker.calls) or "-"
+    tasks = sorted({task: worker.jobs.count(task) for task in worker.jobs}.items())
+    return ", ".join(task if number == 1 else f"{number} × {task}" for task, number in tasks)
+
+
 def _failure_rows(sample: StoreSample) -> list[list[str]]:
-    return [[ago(failure.at, sample.at), failure.task, failure.queue, failure.error] for failure in sample.failures]
+    return [
+        [ago(failure.at, sample.at), failure.task, failure.arguments, failure.queue, failure.error]
+        for failure in sample.failures
+    ]
 
 
 def _rate(number: float | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from headrace.core.damaged_records import read, read_or, tags_of
+from headrace.core.damaged_records import read, read_or, stored_tags
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, LogLine, NewJob
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
@@ -70,7 +70,10 @@ class DeadLetterStats(Struct, frozen=True, array_like=True):
 
 
 class RequeueRequest(Struct, frozen=True, array_like=True):
-    """A request to run a dead letter's job again, at `run_at` or now, with the arguments of `payload` if given."""
+    """A request to run a dead letter's job again, at `run_at` or now, with the arguments of `payload` if given.
+
+    `tags`, if given, are all tags of the job from now on: those of indexed arguments change with these.
+    """
 
     id: str
     boost: int = PRIORITY_BOOST
@@ -78,6 +81,7 @@ class RequeueRequest(Struct, frozen=True, array_like=True):
     run_at: int | None = None
     payload: str | None = None
     checksum: int | None = None
+    tags: str | None = None
 
 
 class NewDeadLetter(Struct, frozen=True, array_like=True):
@@ -129,6 +133,7 @@ class RequeueChange(Struct, frozen=True, array_like=True):
     run_at: int
     payload: str | None
     checksum: int | None
+    tags: str | None = None
 
 
 class DeadLetterNote(Struct, frozen=True):
@@ -275,6 +280,7 @@ def stored_anew(dead_letter: DeadLetterRow, request: RequeueRequest, now: int) -
     snapshot = snapshot_of(dead_letter)
     run_at = max(request.run_at or now, now)
     payload: dict[str, Any] = {"payload": snapshot.payload, "checksum": snapshot.checksum}
+    tags = snapshot.tags if request.tags is None else request.tags
     if request.payload is not None:
         payload = {"payload": request.payload, "checksum": request.checksum or 0}
     return NewJob(
@@ -289,7 +295,7 @@ def stored_anew(dead_letter: DeadLetterRow, request: RequeueRequest, now: int) -
         run_at=run_at,
         max_attempts=snapshot.max_attempts,
         options=snapshot.options,
-        tags=snapshot.tags if tags_of(snapshot.tags) else None,
+        tags=tags if stored_tags(tags) else None,
         metadata=snapshot.metadata,
         version=now,  # above every version that a worker of the previous job may hold
         unique_key=snapshot.unique_key,

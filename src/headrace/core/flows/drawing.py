@@ -29,11 +29,12 @@ _ARROW = (
 
 
 class GraphNode(Struct, frozen=True):
-    """A job in a drawing."""
+    """A job in a drawing; `detail` tells it from others of the same label."""
 
     id: str
     label: str
     state: str
+    detail: str = ""
 
 
 class JobGraph(Struct, frozen=True):

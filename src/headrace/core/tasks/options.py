@@ -15,6 +15,7 @@ from headrace.core.jobs.dependencies import POLICIES, Policy
 from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, check_seconds, check_wait
 from headrace.core.retention.lifecycle import Lifecycle, check_removal
+from headrace.core.tasks.index import MAX_INDEXED
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.unique import Cache, Unique, check_key
 from headrace.core.text import a_kind, nearest, short
@@ -72,6 +73,7 @@ class Options(Struct, frozen=True, kw_only=True):
     rate_key: str | UnsetType | None = UNSET
     concurrency_key: str | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
+    index: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     redact: tuple[str, ...] | UnsetType = UNSET
     remove_on_complete: bool | int | UnsetType = UNSET
@@ -265,6 +267,16 @@ def _tags(name: str, value: Any) -> tuple[str, ...]:
     return _labels(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
 
 
+def _index(name: str, value: Any) -> tuple[str, ...]:
+    labels = _labels(name, value)
+    if not all(label.isidentifier() for label in labels) or len(labels) > MAX_INDEXED:
+        raise InvalidJob(
+            f"{name}: expected at most {MAX_INDEXED} names of parameters, such as ('order_id',), got {short(value)}",
+            value=value,
+        )
+    return labels
+
+
 def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
     """Capabilities that workers have and jobs need."""
     labels = _labels(name, value)
@@ -354,6 +366,7 @@ _CHECKS = {
     "rate_key": _key,
     "concurrency_key": _key,
     "tags": _tags,
+    "index": _index,
     "metadata": _metadata,
     "redact": _labels,
     "remove_on_complete": check_removal,

@@ -23,6 +23,7 @@ from headrace.core.codec.redaction import NO_WORDS
 from headrace.core.codec.result_refs import MARK
 from headrace.core.codec.secret_names import mentions
 from headrace.core.tasks.injection import injected_names
+from headrace.core.tasks.arguments import by_name
 from headrace.core.text import a_kind, short
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 
@@ -39,6 +40,11 @@ class Parameter(msgspec.Struct, frozen=True):
     required: bool
     shape: Annotation
     annotation_note: str = ""
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it is `*rest` or `**named`."""
+        return self.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Signature:
@@ -210,12 +216,7 @@ class Signature:
 
     def names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Parameter name -> value, for display. Accepts any call, also one the function would refuse."""
-        named: dict[str, Any] = {p.name: value for p, value in zip(self._places, args, strict=False)}
-        if rest := args[len(self._places) :]:
-            named[self._rest.name if self._rest else "args"] = rest
-        for name, value in kwargs.items():
-            named[f"kwargs.{name}" if name in named else name] = value
-        return named
+        return by_name(self.positional, args, kwargs)
 
     def _place(self, parameter: Parameter) -> str:
         return f"{self.name}() argument '{parameter.name}'"

@@ -246,7 +246,7 @@ class _RequeueRun:
         self._resolutions.append(_resolution(requeued, "requeued", self._by, self._note, self._at))
         if seq:
             run_at = max(request.run_at or self._at, self._at)
-            self._changes.append(RequeueChange(seq, request.boost, run_at, request.payload, request.checksum))
+            self._changes.append(_change(seq, request, run_at))
             return Requeued(request.id, record.job_id, "requeued", requeued.requeues)
         self._deleted.append((record, request))
         return Requeued(request.id, record.job_id, "stored_anew", requeued.requeues)
@@ -260,6 +260,9 @@ class _RequeueRun:
             steps.forget(self._tx, seqs, Trigger.REVIVE)
             revive(self._tx, seqs, self._detail, self._at, later)
             self._tx.run("raise_revived", r=as_json(self._changes))
+            if changed := [each for each in self._changes if each.tags is not None]:
+                self._tx.run("drop_tags", seqs=as_json([each.seq for each in changed]))
+                self._tx.run("tag_revived", r=as_json(changed))
         if self._deleted:
             self._insert_deleted()
 
@@ -275,6 +278,10 @@ class _RequeueRun:
                     for history_row in history_anew(record, job, self._detail)
                 ),
             )
+
+
+def _change(seq: int, request: RequeueRequest, run_at: int) -> RequeueChange:
+    return RequeueChange(seq, request.boost, run_at, request.payload, request.checksum, request.tags)
 
 
 def _resolution(

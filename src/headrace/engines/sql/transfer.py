@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.damaged_records import tags_of
+from headrace.core.damaged_records import stored_tags
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine, QueueRow
 from headrace.core.jobs.steps import Step
@@ -92,7 +92,9 @@ class SqlTransfer:
             jobs = [job_export.job for job_export in fresh]
             tx.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
             added = tx.run("import_jobs", r=as_json(jobs))
-            if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if tags_of(job.tags)]:
+            if tagged := [
+                msgspec.structs.replace(job, payload="", result=None) for job in jobs if stored_tags(job.tags)
+            ]:
                 tx.run("import_tags", r=as_json(tagged))
             with without_events(tx):
                 record_history(

@@ -17,6 +17,7 @@ from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result
 from headrace.core.jobs.records import Filter, JobOptions, JobRow, JobUpdate, NewJob
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.option_times import check_run_at, check_timeout
+from headrace.core.tasks.arguments import by_name
 from headrace.core.tasks.options import check_priority, check_queue
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
@@ -193,6 +194,10 @@ class Job(Generic[R]):
         hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
         names = self._services.parameter_names(self.task)
         return redact_call(names, hidden, kwargs, self._secrets(options), self._services.words)
+
+    def redacted_arguments(self) -> dict[str, Any]:
+        """The same by the names of the parameters, as far as a worker or this process knows the task."""
+        return by_name(self._services.parameter_names(self.task), *self.redacted_call())
 
     def opened(self, what: str, stored: str) -> str:
         """The job's stored result or progress, decrypted."""

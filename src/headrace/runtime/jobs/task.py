@@ -9,8 +9,10 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import UNSET, Struct, structs
 
+from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
+from headrace.core.tasks.index import places_of
 from headrace.core.tasks.options import Options, check_task_name, checked
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.signature import Signature
@@ -39,6 +41,11 @@ class Submits(Protocol):
     @property
     def retry(self) -> Retry:
         """The retry policy of tasks that set none."""
+        ...
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether arguments are encrypted."""
         ...
 
     def submit(self, call: Call[Any], /) -> Job[Any]: ...
@@ -71,9 +78,12 @@ class Task(Generic[P, C, R]):
         self.options = options
         self.overrides = overrides or Options()
         self.signature = Signature.of(function, name, options.redact or (), submits.words)
+        self.indexed = places_of(options.index or (), self.signature.positional)
         self.is_async = inspect.iscoroutinefunction(function)
         self._submits = submits
         _check_isolation(self)
+        if options.index:
+            _check_index(self, options.index)
         functools.update_wrapper(self, function)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
@@ -131,6 +141,27 @@ def _check_isolation(task: Task[..., Any, Any]) -> None:
         raise ConfigError(f"task {task.name!r}: isolation='async' needs an `async def` function")
     if chosen == "thread" and task.is_async:
         raise ConfigError(f"task {task.name!r} is an `async def`; its isolation is 'async' or 'process'")
+
+
+def _check_index(task: Task[..., Any, Any], names: tuple[str, ...]) -> None:
+    known = {parameter.name for parameter in task.signature.parameters if not parameter.gathers}
+    if task.submits.encrypts:
+        raise ConfigError(
+            f"task {task.name!r}: index={names!r} would store arguments that encryption_keys hides; leave index out",
+            field="index",
+        )
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"task {task.name!r}: index: {name!r} is not one of its parameters ({', '.join(sorted(known))})",
+                field="index",
+            )
+        if MASK in redact({name: ""}, frozenset(task.options.redact or ()), task.submits.words).values():
+            raise ConfigError(
+                f"task {task.name!r}: index: {name!r} is secret, and an index would store it readable; "
+                "leave it out, or rename the parameter if only its name looks secret",
+                field="index",
+            )
 
 
 def default_name(function: Callable[..., Any]) -> str:

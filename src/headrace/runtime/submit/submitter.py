@@ -84,6 +84,10 @@ class Submitter:
     def services(self) -> JobServices:
         return self._services
 
+    @property
+    def encrypts(self) -> bool:
+        return self._cipher is not None
+
     def new_id(self) -> str:
         """An id for a new job."""
         return ids.new_id(self._clock.now())
@@ -387,7 +391,7 @@ class Submitter:
             job_template.max_attempts,
             None if job_template.expires is None else now + job_template.expires,
             job_template.options,
-            job_template.tags,
+            job_template.tags if not job_template.index else job_template.tags_for(call.args, call.kwargs),
             mark(job_template.metadata, has_dependencies=has_dependencies),
             now if job_template.job_id else 1,
             key,

@@ -15,6 +15,7 @@ from headrace.core.codec.redaction import MASK, NO_WORDS, redact
 from headrace.core.jobs.dependencies import Policy
 from headrace.core.jobs.records import JobOptions
 from headrace.core.queues.limits import Limit, lane_of
+from headrace.core.tasks.index import Places, index_tags
 from headrace.core.tasks.options import Options, ensure_agreement
 from headrace.core.tasks.unique import (
     Unique,
@@ -54,6 +55,13 @@ class JobTemplate(Struct, frozen=True, gc=False):
     after: tuple[str, ...] = ()
     policy: Policy = "cancel"
     parent: str | None = None
+    index: Places = ()
+    own_tags: tuple[str, ...] = ()
+
+    def tags_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """The stored tags of a call with indexed arguments."""
+        tags = (*self.own_tags, *index_tags(self.task, self.index, args, kwargs))
+        return as_json(tags) if tags else None
 
 
 def job_template_of(
@@ -66,6 +74,8 @@ def job_template_of(
         raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
     if overrides.lifecycle is not UNSET:
         raise InvalidJob("lifecycle: set it for the task, with @app.task(lifecycle=...) or app.lifecycle.configure()")
+    if overrides.index is not UNSET:
+        raise InvalidJob("index: set it for the task, with @app.task(index=...)", field="index")
     queue = _unless_unset(options.queue, DEFAULT_QUEUE)
     return JobTemplate(
         task=task.name,
@@ -86,7 +96,15 @@ def job_template_of(
         after=_unless_unset(options.after, ()),
         policy=_unless_unset(options.on_parent_failure, "cancel"),
         parent=_unless_unset(options.parent, None),
+        index=index_of(task, options),
+        own_tags=_unless_unset(options.tags, ()),
     )
+
+
+def index_of(task: Task[..., Any, Any], options: Options) -> Places:
+    """The indexed arguments of a call with these options; not those that the call redacts."""
+    hidden = options.redact or ()
+    return tuple(place for place in task.indexed if place[0] not in hidden)
 
 
 class TemplateCache:

@@ -188,6 +188,7 @@ class _NoApp:
     tracer = None
     hooks = Hooks()
     words = WORDS
+    encrypts = False
     retry = Retry()
 
     def submit(self, call: Any) -> Any:

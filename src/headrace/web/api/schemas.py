@@ -10,10 +10,12 @@ from msgspec import UNSET, Meta, Struct
 
 from headrace.core.codec import codec
 from headrace.core.jobs.states import State
+from headrace.errors import InvalidJob
 
 MAX_LIMIT = 1000
 Limit = Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Maximum number.")]
 Cursor = Annotated[str, Meta(max_length=500, description="The `cursor` of the previous page.")]
+Argument = Annotated[str, Meta(max_length=10_000, description="The value of an indexed argument, as `order_id=40199`.")]
 Note = Annotated[str, Meta(max_length=10_000)]
 
 
@@ -44,6 +46,7 @@ class JobQuery(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     task: str | None = None
     tag: str | None = None
+    arg: Argument | None = None
     worker: str | None = None
     text: str | None = None
     flow: str | None = None
@@ -63,6 +66,7 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue: str | None = None
     task: str | None = None
     tag: str | None = None
+    arg: Argument | None = None
     worker: str | None = None
     text: str | None = None
     flow: str | None = None
@@ -86,11 +90,18 @@ def given_fields(struct: Struct, *, exclude: tuple[str, ...] = ()) -> dict[str, 
 
 def filters_of(struct: Struct, *, exclude: tuple[str, ...]) -> dict[str, Any]:
     """The given filters; an empty list of states is no filter."""
-    return {
-        name: value
-        for name, value in given_fields(struct, exclude=exclude).items()
-        if value is not None and value != []
-    }
+    given = given_fields(struct, exclude=exclude).items()
+    filters = {name: value for name, value in given if value is not None and value != []}
+    if (argument := filters.pop("arg", None)) is not None:
+        filters["args"] = _argument(argument)
+    return filters
+
+
+def _argument(text: str) -> dict[str, str]:
+    name, is_given, value = text.partition("=")
+    if not is_given:
+        raise InvalidJob(f"arg: {text!r} is not a name and a value, such as order_id=40199", field="arg", value=text)
+    return {name: value}
 
 
 def decoded(value: Any) -> Any:

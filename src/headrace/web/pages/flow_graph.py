@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from headrace.core.flows.drawing import HEIGHT, MARGIN, WIDTH, GraphNode, JobGraph, layers_of, places_of
 from headrace.core.jobs.states import State
+from headrace.core.tasks.arguments import cut
 
 MAX_NODES = 120  # boxes; beyond this, all jobs are bundled
 _MAX_SIBLINGS = 12  # boxes of one task side by side; more become one bundle
-_MAX_LABEL = 19
+_MAX_LABEL, _MAX_STATE = 19, 20
 _BY_IMPORTANCE = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
 
@@ -28,6 +29,7 @@ class DrawnNode(Struct, frozen=True):
     label: str
     counts: Mapping[str, int]
     link: str
+    detail: str = ""
 
     @property
     def jobs(self) -> int:
@@ -70,8 +72,10 @@ def _bundled(
     bundle: str, graph_nodes: Sequence[GraphNode], link: Callable[[str], str], link_many: Callable[[str], str]
 ) -> DrawnNode:
     first = graph_nodes[0]
-    target = link(first.id) if len(graph_nodes) == 1 else link_many(first.label)
-    return DrawnNode(bundle, first.label, Counter(graph_node.state for graph_node in graph_nodes), target)
+    is_one = len(graph_nodes) == 1
+    target = link(first.id) if is_one else link_many(first.label)
+    counts = Counter(graph_node.state for graph_node in graph_nodes)
+    return DrawnNode(bundle, first.label, counts, target, first.detail if is_one else "")
 
 
 def svg(drawn_graph: DrawnGraph, title: str) -> Markup:
@@ -116,7 +120,6 @@ def _edge(parent: tuple[int, int], child: tuple[int, int], state: str) -> Markup
 
 
 def _box(node: DrawnNode, x: int, y: int) -> Markup:
-    label = node.label if len(node.label) <= _MAX_LABEL else f"{node.label[: _MAX_LABEL - 1]}…"
     state_text = (
         ", ".join(f"{count:,} {state}" for state, count in node.counts.items()) if node.jobs > 1 else node.state
     )
@@ -130,7 +133,7 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
     ).format(
         state=node.state,
         link=node.link,
-        full=node.label,
+        full=f"{node.label}({node.detail})" if node.detail else node.label,
         state_text=state_text,
         shadow=_shadow(x, y) if node.jobs > 1 else "",
         x=x,
@@ -142,7 +145,7 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
         iy=y + 25,
         sx=x + 29,
         y2=y + 35,
-        label=label,
+        label=cut(node.label, _MAX_LABEL),
         short_state=_state_text(node),
     )
 
@@ -156,4 +159,6 @@ def _shadow(x: int, y: int) -> Markup:
 
 def _state_text(node: DrawnNode) -> str:
     count = node.counts[node.state]
-    return node.state if node.jobs == 1 else f"{count:,} of {node.jobs:,} {node.state}"
+    if node.jobs > 1:
+        return f"{count:,} of {node.jobs:,} {node.state}"
+    return cut(f"{node.state} {node.detail}".rstrip(), _MAX_STATE)

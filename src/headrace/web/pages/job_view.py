@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct, json
 
 from headrace.app.app import Headrace
+from headrace.app.jobs.arguments import arguments_line
 from headrace.core.codec import codec
 from headrace.core.dead_letters.records import snapshot_of
 from headrace.core.jobs.records import DeadLetterRow
@@ -43,6 +44,7 @@ class JobSummary(Struct, frozen=True, kw_only=True):
     progress_text: str
     ran: float | None
     recovered: bool
+    arguments: str
     error: str = ""
 
 
@@ -70,6 +72,7 @@ def summary_of(job: Job[Any], error: str = "") -> JobSummary:
         progress_text=progress_text,
         ran=ran,
         recovered=job.row.crashes > 0 and job.state is State.COMPLETED,
+        arguments=arguments_line(job),
         error=error,
     )
 
@@ -107,12 +110,19 @@ def _progress(job: Job[Any]) -> tuple[float | None, str]:
 
 
 def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
-    """Positional and named arguments as JSON with secrets redacted, and the error if they are damaged."""
+    """Arguments without a known name, and those by name, as JSON with secrets redacted; the error if damaged."""
     try:
-        args, kwargs = job.redacted_call()
+        named = job.redacted_arguments()
     except CorruptPayload as error:
         return "", job.full_row.payload[:100], str(error)
-    return truncate(plain_json(args)), truncate(plain_json(kwargs)), None
+    return *split_arguments(named), None
+
+
+def split_arguments(named: Mapping[str, Any]) -> tuple[str, str]:
+    """Both as JSON; empty if there are none."""
+    unnamed = [value for name, value in named.items() if name.isdigit()]
+    rest = {name: value for name, value in named.items() if not name.isdigit()}
+    return truncate(plain_json(unnamed)) if unnamed else "", truncate(plain_json(rest)) if rest else ""
 
 
 def result(job: Job[Any]) -> str | None:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from headrace.core.jobs.states import State
+from headrace.core.tasks.arguments import line_of
 from headrace.web.pages import charts, formatting
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
@@ -51,6 +52,7 @@ def environment() -> Environment:
     env.filters |= {name: getattr(formatting, name) for name in _FILTERS}
     env.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
     env.filters["coded"] = coded
+    env.filters["arguments_line"] = line_of
     env.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
     return env
 

@@ -23,12 +23,14 @@ from headrace.cli.commands.dead_letters.actions import (
 from headrace.cli.options import as_json_option, chosen, example, shared
 from headrace.cli.output import Column, ago, print_facts, print_json, print_table, remark, stamp
 from headrace.cli.session import Session
+from headrace.core.tasks.arguments import line_of
 
 _ID = "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f"
 _COLUMNS = (
     Column("ID"),
     Column("STATUS"),
     Column("TASK", min_width=8),
+    Column("ARGUMENTS", min_width=10),
     Column("REASON", min_width=8),
     Column("AGE", right=True),
     Column("REQUEUES", right=True),
@@ -166,6 +168,7 @@ def _row(dead_letter: DeadLetter, now: datetime) -> list[str]:
         dead_letter.id,
         dead_letter.status,
         dead_letter.task,
+        "unreadable" if dead_letter.damage else line_of(dead_letter.arguments),
         dead_letter.reason,
         age,
         str(dead_letter.requeues),
@@ -203,8 +206,7 @@ def _facts(dead_letter: DeadLetter) -> Iterator[tuple[str, str]]:
     if dead_letter.next_requeue_at:
         yield "next requeue", stamp(dead_letter.next_requeue_at)
     yield "fingerprint", dead_letter.fingerprint or "-"
-    yield "args", dead_letter.damage or repr(dead_letter.args)
-    yield "kwargs", repr(dead_letter.kwargs)
+    yield "arguments", dead_letter.damage or job_view.arguments_text(dead_letter.arguments) or "none"
     optional_facts = {
         "tags": ", ".join(dead_letter.tags),
         "metadata": repr(dead_letter.metadata) if dead_letter.metadata else "",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from headrace.app.parts import declared_task
 from headrace.cli import job_view
 from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
 from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, names, shared
@@ -73,7 +74,7 @@ def enqueue(
     app = session.store(may_create=True, with_tasks=True)
     warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
-    job = app.task_by_name(task).using(**_given_options(options)).enqueue(*positional, **named)
+    job = declared_task(app, task).using(**_given_options(options)).enqueue(*positional, **named)
     if new_file:
         remark(f"note: this created a new store at {new_file}")
     if as_json:

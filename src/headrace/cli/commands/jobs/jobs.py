@@ -50,7 +50,8 @@ def jobs(ctx: click.Context, /, **given: Any) -> Any:
         return ctx.invoke(list_jobs, **given)
     misplaced = [name for name, value in chosen(given).items() if value and (name, value) != ("limit", 50)]
     if misplaced:  # ignored, `jobs --queue mail delete` would mean all queues
-        raise click.UsageError(f"put --{misplaced[0].removeprefix('as_')} after {ctx.invoked_subcommand!r}", ctx)
+        option = {"as_json": "json", "args": "arg"}.get(misplaced[0], misplaced[0])
+        raise click.UsageError(f"put --{option} after {ctx.invoked_subcommand!r}", ctx)
     return None
 
 
@@ -74,6 +75,9 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: boo
         remark(NO_ARCHIVE)
         return
     if not page:
+        for name in given.get("args") or ():
+            if not app.services.is_indexed(name):
+                remark(f"note: no known task has {name!r} in its index; --text searches arguments without one")
         remark("no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs")
         return
     now = datetime.now(UTC)

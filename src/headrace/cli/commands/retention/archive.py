@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.app.retention.archive_records import ArchiveRun
 from headrace.cli import job_view
-from headrace.cli.options import as_json_option, chosen, example, moment_or_age, shared
+from headrace.cli.options import argument_option, as_json_option, chosen, example, moment_or_age, shared
 from headrace.cli.output import Column, clean, print_facts, print_json, print_table, remark, say, size, span, stamp
 from headrace.cli.session import Session
 from headrace.core.jobs.states import FINAL
@@ -41,6 +41,7 @@ def _filter_options(function: Any) -> Any:
         click.option(
             "--since", metavar="TIME", callback=moment_or_age, help="Finished since: 10m, 2h, 3d or an ISO time (UTC)."
         ),
+        argument_option,
         click.option("--tag", help="Only jobs with this tag."),
         click.option("--task", "-t", help="Only jobs of this task."),
         click.option("--queue", "-q", help="Only jobs in this queue."),

@@ -141,8 +141,14 @@ UPDATE headrace_jobs SET
     run_at = r.run_at,
     rank = CASE WHEN headrace_jobs.rank < 0 THEN -r.run_at ELSE r.run_at END,
     payload = coalesce(r.payload, headrace_jobs.payload),
-    checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
+    checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END,
+    tags = CASE WHEN r.tags IS NULL THEN headrace_jobs.tags ELSE nullif(r.tags, '[]') END
 FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq;
+
+-- name: tag_revived (each r: RequeueChange)
+INSERT INTO headrace_tags (tag, job)
+SELECT DISTINCT tag, r.seq FROM jsonb_array_elements(:r::jsonb) AS r(value), jsonb_array_elements_text((r.tags)::jsonb) AS tag
+ON CONFLICT DO NOTHING;
 
 -- As an array: a join might execute a subquery again for each row, and it would lock other rows each time.
 -- name: purge_dead_letters

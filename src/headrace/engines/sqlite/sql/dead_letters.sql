@@ -125,8 +125,13 @@ UPDATE headrace_jobs SET
     run_at = r.run_at,
     rank = CASE WHEN rank < 0 THEN -r.run_at ELSE r.run_at END,
     payload = coalesce(r.payload, headrace_jobs.payload),
-    checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
+    checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END,
+    tags = CASE WHEN r.tags IS NULL THEN headrace_jobs.tags ELSE nullif(r.tags, '[]') END
 FROM json_each(:r) AS r WHERE headrace_jobs.seq = r.seq;
+
+-- name: tag_revived (each r: RequeueChange)
+INSERT OR IGNORE INTO headrace_tags (tag, job)
+SELECT tag.value, r.seq FROM json_each(:r) AS r JOIN json_each(r.tags) AS tag;
 
 -- name: purge_dead_letters
 DELETE FROM headrace_dead_letters WHERE id IN (

@@ -209,4 +209,5 @@ def _shown(dead_letter: DeadLetter) -> DeadLetter:
     args, kwargs, metadata = lowered(dead_letter.args), lowered(dead_letter.kwargs), lowered(dead_letter.metadata)
     logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in dead_letter.logs)
     fields: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
+    fields["arguments"] = lowered(dead_letter.arguments)
     return structs.replace(dead_letter, progress=lowered(dead_letter.progress), **fields)

@@ -31,6 +31,8 @@ _NEW = {"task": "emails.send", "kwargs": {"to": "ann@example.com"}, "queue": "em
 class JobList(Struct, frozen=True):
     """Jobs, newest first. `cursor` continues after them; it is null only at the end.
 
+    `searched` is the number of jobs that a search without an index looked at, if it stopped before the end; ask again
+    with the cursor to search older jobs.
     `total` counts all matches, if requested. Where counting would take too long it is a lower bound, and
     `total_is_exact` is false.
     """
@@ -39,6 +41,7 @@ class JobList(Struct, frozen=True):
     cursor: str | None
     total: int | None = None
     total_is_exact: bool | None = None
+    searched: int | None = None
 
 
 class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,8 +76,10 @@ class Why(Struct, frozen=True):
 def find(context: RequestContext, query: JobQuery) -> JobList:
     """List and search jobs, newest first.
 
-    All given filters must match. `state` may be repeated. A search without an index, such as for a text, scans some
-    thousand jobs per request: a page may have fewer than `limit` jobs, or none, and still a cursor. A text search
+    All given filters must match. `state` may be repeated. `arg=order_id=40199` finds jobs by an indexed argument; it
+    excludes `tag`. A search without an index, such as for a text, scans some
+    thousand jobs per request: a page may have fewer than `limit` jobs, or none, and still a cursor; `searched` says how
+    many it scanned. A text search
     covers the id, the task, the reason, the arguments and the metadata, with secrets redacted. `archived` selects
     archived jobs; `since` and `until` then apply to their finish.
     """
@@ -85,11 +90,11 @@ def find(context: RequestContext, query: JobQuery) -> JobList:
     )
     jobs = [record_of(job) for job in page]
     if not query.total:
-        return JobList(jobs, page.cursor)
+        return JobList(jobs, page.cursor, searched=page.searched)
     if query.archived:
         return JobList(jobs, page.cursor, context.app.jobs.count(archived=True, **filters), True)
     total = text_search.count_up_to(context.app, scan_limit, filters)
-    return JobList(jobs, page.cursor, total.jobs, total.is_exact)
+    return JobList(jobs, page.cursor, total.jobs, total.is_exact, page.searched)
 
 
 @table.post("/jobs", role="worker", status=201, example=_NEW)

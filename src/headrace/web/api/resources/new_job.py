@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.app.app import Headrace
+from headrace.app.parts import declared_task
 from headrace.core.jobs.dependencies import Policy
 from headrace.core.jobs.records import Isolation
 from headrace.core.jobs.states import State
@@ -105,4 +106,4 @@ def options_of(job: Struct) -> dict[str, Any]:
 
 def call_of(app: Headrace, job: JobRequest) -> Call[Any]:
     """The call, checked against the task's signature if this process knows it."""
-    return app.task_by_name(job.task).using(**options_of(job)).bind(*decoded(job.args), **decoded(job.kwargs))
+    return declared_task(app, job.task).using(**options_of(job)).bind(*decoded(job.args), **decoded(job.kwargs))

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.app.jobs.records import JobRecord, lowered, record_of
+from headrace.app.parts import declared_task
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.core.schedules.dst import Gap, Overlap
 from headrace.core.schedules.records import Origin
@@ -245,7 +246,7 @@ def _call(context: RequestContext, body: ScheduleChange) -> Call[Any] | None:
     if body.task is UNSET:
         return None
     args, kwargs = (decoded(body.args) if body.args else []), (decoded(body.kwargs) if body.kwargs else {})
-    return context.app.task_by_name(body.task).bind(*args, **kwargs)
+    return declared_task(context.app, body.task).bind(*args, **kwargs)
 
 
 def _find(context: RequestContext, schedule_id: str) -> Schedule:

@@ -10,7 +10,7 @@ from headrace.core.codec.redaction import MASK, unmasked
 from headrace.core.dead_letters.records import RESOLUTIONS
 from headrace.errors import InvalidJob, JobNotFound
 from headrace.web.pages.formatting import plain_json
-from headrace.web.pages.job_view import truncate
+from headrace.web.pages.job_view import split_arguments, truncate
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.enqueue import read_json
@@ -18,8 +18,11 @@ from headrace.web.pages.views.enqueue import read_json
 
 def show(request: PageRequest) -> Mapping[str, Any]:
     dead_letter = request.app.dead.get(request.path_param("dead_letter"))
+    unnamed, named = split_arguments(dead_letter.arguments)
     return {
         "dead_letter": dead_letter,
+        "unnamed": unnamed,
+        "named": named,
         "args": truncate(plain_json(dead_letter.args)),
         "kwargs": truncate(plain_json(dead_letter.kwargs)),
         "metadata": plain_json(dead_letter.metadata) if dead_letter.metadata else "",

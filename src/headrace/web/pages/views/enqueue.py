@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.app.parts import declared_task
 from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, unmasked
 from headrace.errors import CorruptPayload, InvalidJob
@@ -41,7 +42,7 @@ def _enqueue(request: PageRequest) -> ActionResult:
     if original_id := request.form_field("like"):
         original = request.app.jobs.get(original_id)
         args, kwargs = unmasked((args, kwargs), original.redacted_call(), (original.args, original.kwargs))
-    stored = request.app.task_by_name(task).using(**_options(request)).enqueue(*args, **kwargs)
+    stored = declared_task(request.app, task).using(**_options(request)).enqueue(*args, **kwargs)
     return ActionResult(f"Job {stored.id} is {stored.state}.", goto=request.url(f"/jobs/{stored.id}"), target=stored.id)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.app.jobs.arguments import arguments_line
 from headrace.core.flows.drawing import GraphNode, JobGraph
 from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
@@ -52,8 +53,9 @@ def count_of(run: FlowRun) -> dict[str, int]:
 
 def draw_graph(request: PageRequest, run: FlowRun) -> Any:
     graph = run.graph()
+    lines = {job.id: arguments_line(job) for job in run.jobs} if run.progress.total <= flow_graph.MAX_NODES else {}
     job_graph = JobGraph(
-        [GraphNode(node["id"], node["task"], node["state"]) for node in graph["nodes"]],
+        [GraphNode(node["id"], node["task"], node["state"], lines.get(node["id"], "")) for node in graph["nodes"]],
         [(edge["from"], edge["to"]) for edge in graph["edges"]],
     )
     drawn_graph = flow_graph.graph(

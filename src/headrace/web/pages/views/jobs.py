@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +24,7 @@ PAGE = 50
 SCAN_LIMIT, TEXT_SCAN_LIMIT = 50_000, 5_000
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
+_ARGUMENT = re.compile(r'(?:^|(?<=\s))args\.(?P<name>[^\W\d]\w*):(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))')
 _OTHER_PARAMETERS = ("state", "since", "until", "archived", "cursor")
 _TRIGGERS = {"cancel": Trigger.CANCEL, "retry": Trigger.REVIVE, "promote": Trigger.HURRY, "delete": Trigger.DELETE}
 _PAST_TENSE = {"cancel": "cancelled", "retry": "started anew", "promote": "promoted", "delete": "deleted"}
@@ -40,7 +42,10 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "jobs": summaries(page, request.app),
         "cursor": page.cursor,
-        "scanned": scan_limit if page.cursor and len(page) < PAGE and not archived else None,
+        "scanned": page.searched,
+        "unindexed": next(
+            (name for name in filters.get("args", ()) if not request.app.services.is_indexed(name)), None
+        ),
         "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHER_PARAMETERS)},
         "filters": filters,
         "archived": archived,
@@ -67,6 +72,11 @@ def known_tasks(request: PageRequest) -> list[str]:
 def filters_of(given: QueryParams, now: datetime) -> dict[str, Any]:
     """The filters of `app.jobs` in the query."""
     filters: dict[str, Any] = {name: text for name in _TEXTS if (text := given.get(name, "").strip())}
+    if found := _ARGUMENT.search(filters.get("text", "")):
+        filters["args"] = {found["name"]: found["quoted"] if found["quoted"] is not None else found["plain"]}
+        filters["text"] = (filters["text"][: found.start()] + filters["text"][found.end() :]).strip()
+        if not filters["text"]:
+            del filters["text"]
     if state := given.get("state", "").strip():
         filters["state"] = state.split(",") if "," in state else state
     for name in ("since", "until"):
@@ -105,6 +115,8 @@ def _selection(request: PageRequest) -> tuple[str, dict[str, Any], str]:
 def _value_text(value: Any) -> str:
     if isinstance(value, datetime):
         return formatting.stamp(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={one}" for name, one in value.items())
     return " or ".join(value) if isinstance(value, list) else str(value)
 
 

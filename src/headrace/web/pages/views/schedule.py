@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from headrace.app.parts import declared_task
 from headrace.app.schedules.records import Schedule
 from headrace.core.codec.redaction import MASK
 from headrace.core.schedules.dst import Gap, Overlap
 from headrace.core.schedules.schedule import CatchUp, RunOverlap
+from headrace.core.tasks.arguments import by_name, line_of
 from headrace.errors import InvalidSchedule
 from headrace.web.pages import formatting
 from headrace.web.pages.request import PageRequest
@@ -26,6 +28,9 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "schedule": schedule,
         "timing": timing_text(schedule),
+        "call_line": line_of(
+            by_name(request.app.services.parameter_names(schedule.task), schedule.args, schedule.kwargs)
+        ),
         "next": [] if schedule.paused or schedule.error else request.app.schedules.preview(schedule.id, n=_MAX_NEXT),
         "runs": request.app.schedules.history(schedule.id, limit=_MAX_RUNS),
         **_editor(request, schedule),
@@ -124,7 +129,7 @@ def _call(request: PageRequest, schedule: Schedule, changes: dict[str, Any]) -> 
         raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not passed to another task; write it out")
     changes.setdefault("queue", schedule.queue)
     changes.setdefault("priority", schedule.priority)
-    return request.app.task_by_name(task).bind(*args, **kwargs)
+    return declared_task(request.app, task).bind(*args, **kwargs)
 
 
 def _pause(request: PageRequest) -> ActionResult:

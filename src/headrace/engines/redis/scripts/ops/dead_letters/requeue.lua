@@ -1,6 +1,6 @@
 -- Run the jobs of pending dead letters again; a deleted job is inserted anew.
--- ARGV: now, by, remark, detail, mark, requests: each id, boost, most, run_at, payload, checksum, NewJob, its history,
--- the note and the actor if it was requeued too often; absent is false
+-- ARGV: now, by, remark, detail, mark, requests: each id, boost, most, run_at, payload, checksum, its tags, NewJob, its
+-- history, the note and the actor if it was requeued too often; absent is false
 -- Answers: job id, result and requeues of each; or, in a list of its own, the answer of `store_status`
 
 local now, by, remark, detail, mark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -18,7 +18,7 @@ local function add_answer(job_id, result, requeues)
 end
 
 local function decide_request(request)
-  local id, most, job = request[1], request[3], request[7]
+  local id, most, job = request[1], request[3], request[8]
   local packed = not seen[id] and call('HGET', DEAD_LETTERS, id)
   if not packed then return add_answer('', 'missing', 0) end
   local l = read_dead_letter(packed, id)
@@ -28,8 +28,8 @@ local function decide_request(request)
   local is_busy = member and not (j and (j.state == 'failed' or j.state == 'cancelled'))
   if l.requeues >= most then
     seen[id] = true
-    local notes = (remark ~= '' and remark .. ',' or '') .. request[9]
-    resolve_dead_letter(l, 'permanently_failed', now, request[10], l.requeues, notes)
+    local notes = (remark ~= '' and remark .. ',' or '') .. request[10]
+    resolve_dead_letter(l, 'permanently_failed', now, request[11], l.requeues, notes)
     return add_answer(l.job_id, 'used_up', l.requeues)
   end
   if is_busy or not member and not job then return add_answer(l.job_id, 'busy', l.requeues) end
@@ -40,12 +40,17 @@ local function decide_request(request)
     revived[#revived + 1] = j
     return add_answer(l.job_id, 'requeued', l.requeues)
   end
-  deleted[#deleted + 1] = {job, request[8]}
+  deleted[#deleted + 1] = {job, request[9]}
   add_answer(l.job_id, 'stored_anew', l.requeues)
 end
 
 local function change_arguments(member, request)
   local _, _, options, tags, metadata, own_mark, key = read_payload(call('HGET', PAYLOADS, member))
+  if request[7] then
+    for _, tag in ipairs(tags_of(tags)) do drop(key_of('tag', tag), member) end
+    for _, tag in ipairs(tags_of(request[7])) do add(key_of('tag', tag), member, member) end
+    tags = request[7] ~= '[]' and request[7] or nil
+  end
   local payload_record = pack(request[5], request[6], options, tags, metadata, own_mark, key)
   deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, payload_record) end
 end
