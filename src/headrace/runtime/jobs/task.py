@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
@@ -51,6 +51,11 @@ class Call(Struct, Generic[R], frozen=True):
     options: Options
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    is_detached: bool = False
+
+    def detached(self) -> Call[R]:
+        """The call for a place in a chain where it gets no result: it waits for the part before and takes nothing."""
+        return structs.replace(self, is_detached=True)
 
 
 class Task(Generic[P, C, R]):
