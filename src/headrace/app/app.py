@@ -269,7 +269,7 @@ class Headrace:
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         if drain or at_most is not None:
-            return run_until_empty(make, self.lifecycle.sync)
+            return run_until_empty(make, self._declare_rules)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def asgi(self, **options: Any) -> ASGI:
@@ -292,9 +292,15 @@ class Headrace:
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
-        """Store the declarations of the code. Lifecycle policies first, because storing a schedule may raise."""
-        self.lifecycle.sync()
+        """Store the declarations of the code. Rules first, because storing a schedule may raise."""
+        self._declare_rules()
         self.schedules.sync()
+
+    def _declare_rules(self) -> None:
+        from headrace.app.queues.declared_rules import sync_rules  # deferred: only workers declare
+
+        self.lifecycle.sync()
+        sync_rules(self.engine, self.tasks)
 
     # -- for tests
 
