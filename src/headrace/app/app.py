@@ -37,6 +37,7 @@ from headrace.runtime.submit.submitter import Submitter
 if TYPE_CHECKING:
     from headrace.core.events.event import Event
     from headrace.runtime.flows.flow import Flow
+    from headrace.runtime.maintenance.loop import Service
     from headrace.runtime.spool.spool import Spool
     from headrace.runtime.worker.worker import Worker
 
@@ -70,6 +71,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
         self.services.tasks = self.tasks
         self._workers: list[Worker] = []
+        self.around_listener: Callable[[Service], Service] | None = None  # for contrib: it starts with each worker
         self.background_reads: WeakSet[BackgroundReads] = WeakSet()  # of the dashboard
         self.jobs = Jobs(self.services)
         start_afresh_after_fork(self)
@@ -288,7 +290,8 @@ class Headrace:
         if self.spool is not None:
             self.spool.keep_forwarding()
         how |= {"declare": self._declare, "archive": lambda: self.services.archive, "cipher": self.cipher}
-        how["listener"] = self.events.listener
+        listener, around = self.events.listener, self.around_listener
+        how["listener"] = listener if around is None else lambda worker_id: around(listener(worker_id))
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
