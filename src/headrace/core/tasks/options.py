@@ -17,6 +17,7 @@ from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, check_seconds, check_wait
 from headrace.core.queues.rules_text import changed, check_rule
 from headrace.core.retention.lifecycle import Lifecycle, check_removal
+from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.unique import Cache, Unique, check_key
 from headrace.core.text import a_kind, nearest, short
@@ -192,6 +193,8 @@ def check_name(name: str, value: Any) -> str:
 
 
 def _suggestion(name: str) -> str:
+    if hint := option_hint(name):
+        return f" ({hint})"
     near = nearest(name, OPTION_NAMES)
     return f" (did you mean {near!r}?)" if near else ""
 

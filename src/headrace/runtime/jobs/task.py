@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import UNSET, Struct, structs
 
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
 from headrace.core.tasks.options import Options, check_task_name, checked
+from headrace.core.tasks.other_libraries import attribute_hint
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
@@ -112,6 +113,13 @@ class Task(Generic[P, C, R]):
     @property
     def retry(self) -> Retry:
         return retry_of(self, self.options)
+
+    if not TYPE_CHECKING:  # for a type checker, it would allow every name
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only for names that do not exist. It reads no attribute: a copy has none at first.
+            hint = attribute_hint(name)
+            raise AttributeError(f"a task has no {name!r}{f': {hint}' if hint else ''}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
