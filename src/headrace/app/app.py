@@ -274,7 +274,7 @@ class Headrace(HookMethods):
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         if drain or at_most is not None:
-            return run_until_empty(make, self._declare_tasks)
+            return run_until_empty(make, self._declare_rules)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def asgi(self, **options: Any) -> ASGI:
@@ -314,13 +314,16 @@ class Headrace(HookMethods):
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
-        """Store the declarations of the code. Lifecycle policies first, because storing a schedule may raise."""
-        self._declare_tasks()
+        """Store the declarations of the code. Rules first, because storing a schedule may raise."""
+        self._declare_rules()
         self.schedules.sync()
 
-    def _declare_tasks(self) -> None:
+    def _declare_rules(self) -> None:
+        from headrace.app.queues.declared_rules import sync_rules  # deferred: only workers declare
+
         self.lifecycle.sync()
         declare(self.engine, self.tasks)
+        sync_rules(self.engine, self.tasks)
 
     # -- for tests
 

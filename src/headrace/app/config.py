@@ -29,6 +29,17 @@ def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> R
     return resolve(arguments, os.environ, values, name, cpus=_cpus())
 
 
+def unused_urls(origin: Mapping[str, str], url: str) -> list[str]:
+    """A sentence for each store that the environment names and nothing uses, if nobody has chosen a store."""
+    if "url" in origin:
+        return []
+    found = [name for name in _COMMON_URLS if os.environ.get(name, "").partition(":")[0].lower() in _SERVERS]
+    return [
+        f"{name} is set and not used: the jobs are in {redacted_url(url)}; to keep them there, set HEADRACE_URL=${name}"
+        for name in found
+    ]
+
+
 def _cpus() -> int:
     """The number of CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -107,6 +118,9 @@ _REDIS = (
     *("redis", "rediss", "valkey", "valkeys", "unix", "redis+unix"),
     *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
 )
+
+_SERVERS = ("postgres", "postgresql", *_REDIS)
+_COMMON_URLS = ("DATABASE_URL", "REDIS_URL")  # names that hosts and other programs give to the URL of a server
 
 # Server engines are imported on demand: their drivers are extras and slow to import.
 

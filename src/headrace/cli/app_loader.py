@@ -76,10 +76,11 @@ def _attribute(module: ModuleType, path: str) -> Headrace:
         found: Any = functools.reduce(getattr, path.split("."), module)
     except AttributeError:
         raise ConfigError(f"module {module.__name__!r} has no {path!r}; {_candidates(module)}") from None
-    if not isinstance(found, Headrace):
+    app = _app_behind(found)
+    if app is None:
         kind = type(found).__name__
         raise ConfigError(f"{module.__name__}:{path} is a {kind}, not a Headrace app; {_candidates(module)}")
-    return found
+    return app
 
 
 def _only_app(module: ModuleType) -> Headrace:
@@ -90,7 +91,17 @@ def _only_app(module: ModuleType) -> Headrace:
 
 
 def _apps_of(module: ModuleType) -> dict[str, Headrace]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, Headrace)}
+    found = {name: _app_behind(value) for name, value in vars(module).items()}
+    return {name: app for name, app in found.items() if app is not None}
+
+
+def _app_behind(found: Any) -> Headrace | None:
+    """The app itself, or the one behind another API for it, such as contrib.celery's."""
+    if isinstance(found, Headrace):
+        return found
+    behind = None if isinstance(found, ModuleType) else getattr(type(found), "headrace", None)
+    app = found.headrace if isinstance(behind, property) else None
+    return app if isinstance(app, Headrace) else None
 
 
 def _candidates(module: ModuleType) -> str:

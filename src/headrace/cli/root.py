@@ -58,6 +58,7 @@ _MODULES = {
     "migrate": "commands.store.doctor",
     "copy": "commands.store.copy",
     "bench": "commands.bench",
+    "from-celery": "commands.from_celery",
 }
 
 
@@ -69,7 +70,8 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _MODULES and cmd_name not in self.commands:
-            self.add_command(getattr(importlib.import_module(f"headrace.cli.{_MODULES[cmd_name]}"), cmd_name))
+            module = importlib.import_module(f"headrace.cli.{_MODULES[cmd_name]}")
+            self.add_command(getattr(module, cmd_name.replace("-", "_")))
         return super().get_command(ctx, cmd_name)
 
 

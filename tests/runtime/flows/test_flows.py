@@ -706,8 +706,48 @@ def test_what_follows_an_empty_group_gets_an_empty_list_and_keeps_its_place(app:
 
 
 @pytest.mark.engines("sqlite")
-def test_an_empty_group_by_itself_is_nothing_to_enqueue(app: Headrace) -> None:
-    with pytest.raises(InvalidJob, match="nothing to enqueue"):
-        group([]).enqueue()
+def test_an_empty_group_by_itself_stores_nothing_and_is_completed(app: Headrace) -> None:
+    for empty, result in ((group([]), []), (group(group([]), group([])), [[], []]), (chain(group([])), [])):
+        run = empty.enqueue()
+        assert (run.state, run.is_finished, run.progress, run.jobs) == ("completed", True, (0, 0), [])
+        assert (run.result(0), run.refresh().wait(0), run.results) == (result, "completed", {})
+        assert (run.cancel(), run.retry(), run.graph()["nodes"]) == (0, 0, [])
+        assert asyncio.run(empty.aenqueue()).result(0) == result
+    assert app.jobs.count() == 0
     with pytest.raises(InvalidJob, match="it is empty"):
         chain()
+
+
+# -- calls that take no result
+
+
+@pytest.mark.engines("sqlite")
+def test_a_detached_call_waits_for_its_place_and_gets_no_result(app: Headrace) -> None:
+    ran: list[Any] = []
+
+    @app.task(name="note", keep_result=False)
+    def note(value: Any = "nothing") -> Any:
+        ran.append(value)
+        return value
+
+    run = chain(
+        note.bind(1).detached(),
+        note.bind().detached(),
+        group(note.bind(2).detached(), note.bind(3).detached()),
+        note.bind("end").detached(),
+    ).enqueue()
+    assert len(run.graph()["edges"]) == 1 + 2 + 2
+    drain(app)
+    assert run.refresh().state == "completed"
+    assert (ran[:2], sorted(ran[2:4]), ran[4:]) == ([1, "nothing"], [2, 3], ["end"])
+
+
+@pytest.mark.engines("sqlite")
+def test_a_detached_call_is_cancelled_with_the_part_before_it_like_any_other(app: Headrace, give: AnyTask) -> None:
+    @app.task(name="fail", retry=0)
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    run = chain(fail.bind(), give.bind(1).detached(), give.bind()).enqueue()
+    drain(app)
+    assert states(run) == ["failed", "cancelled", "cancelled"]

@@ -235,3 +235,24 @@ def test_an_archive_that_refuses_jobs_is_a_finding_until_it_accepts_them(shell: 
         assert "finished jobs could not be archived and stay in the store: OSError: no room" in ran.out
         app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1))
         assert shell("doctor", "--json").json["findings"] == []
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL"])
+def test_the_url_of_a_server_that_nothing_uses_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    monkeypatch.delenv("HEADRACE_URL", raising=False)
+    monkeypatch.setenv(name, "postgresql://me:hushhush@db/shop" if name == "DATABASE_URL" else "redis://:hushhush@db/0")
+    ran = shell("doctor")
+    assert ran.code == 0
+    assert f"{name} is set and not used: the jobs are in sqlite:///" in ran.out
+    assert f"set HEADRACE_URL=${name}" in ran.out
+    assert "hushhush" not in ran.out
+    (shell.folder / "quiet_shop.py").write_text("from headrace import Headrace\napp = Headrace()\n", "utf-8")
+    assert shell("--app", "quiet_shop:app", "worker", "--drain").code == 0
+    assert f"{name} is set and not used" in caplog.text
+    monkeypatch.setenv(name, "mysql://db/shop")
+    assert name not in shell("doctor").out
+    monkeypatch.setenv(name, "postgresql://db/shop")
+    monkeypatch.setenv("HEADRACE_URL", "sqlite:///chosen.db")
+    assert name not in shell("doctor").out

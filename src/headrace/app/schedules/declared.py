@@ -22,6 +22,7 @@ from headrace.core.jobs.records import NewJob
 from headrace.core.schedules.records import ScheduleRow
 from headrace.core.schedules.schedule import Timing, timing
 from headrace.core.tasks.options import OPTION_NAMES, Options, check_task_name, checked
+from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.text import nearest, short
 from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidJob, InvalidSchedule
 from headrace.runtime.jobs.task import Call, Task
@@ -212,7 +213,11 @@ def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
         if name not in (*_TIMING_NAMES, *OPTION_NAMES):
             near = nearest(name, (*_TIMING_NAMES, *OPTION_NAMES))
-            hint = f"did you mean {near!r}?" if near else f"for the times there are {', '.join(_TIMING_NAMES)}"
+            hint = (
+                option_hint(name) or f"did you mean {near!r}?"
+                if near or option_hint(name)
+                else f"for the times there are {', '.join(_TIMING_NAMES)}"
+            )
             raise InvalidSchedule(f"unknown option {short(name)}; {hint}", field=name)
     fields = {name: value for name, value in how.items() if name in _TIMING_NAMES}
     return fields, {name: value for name, value in how.items() if name not in _TIMING_NAMES}

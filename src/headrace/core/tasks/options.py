@@ -12,10 +12,13 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from headrace.core.codec.result_refs import is_result_ref
 from headrace.core.jobs import ids
 from headrace.core.jobs.dependencies import POLICIES, Policy
+from headrace.core.jobs.queue_rules import Rate, TaskRules
 from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, check_seconds, check_wait
+from headrace.core.queues.rules_text import changed, check_rule
 from headrace.core.retention.lifecycle import Lifecycle, check_removal
 from headrace.core.tasks.index import MAX_INDEXED
+from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.unique import Cache, Unique, check_key
 from headrace.core.text import a_kind, nearest, short
@@ -72,6 +75,9 @@ class Options(Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] | UnsetType = UNSET
     rate_key: str | UnsetType | None = UNSET
     concurrency_key: str | UnsetType | None = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    burst: int | UnsetType | None = UNSET
+    concurrency: int | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     index: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
@@ -85,6 +91,12 @@ class Options(Struct, frozen=True, kw_only=True):
         """These options, with unset ones taken from `below`."""
         given = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
         return structs.replace(below, **given)
+
+    def rules(self) -> TaskRules:
+        """The rules that a task declares with `rate`, `burst` and `concurrency`."""
+        given = {"rate": self.rate, "burst": self.burst, "concurrency": self.concurrency}
+        known = {name: value for name, value in given.items() if value not in (UNSET, None)}
+        return changed(TaskRules(), known) if known else TaskRules()
 
 
 OPTION_NAMES = Options.__struct_fields__
@@ -121,6 +133,7 @@ def ensure_agreement(options: Options) -> None:
     if options.unique and not options.unique.is_key_only and (options.debounce or options.throttle):
         name = "debounce" if options.debounce else "throttle"
         raise InvalidJob(f"unique: {name} decides about a second call itself; with it, give only by or key")
+    options.rules()  # a burst needs a rate
     if options.cache and options.keep_result is False:
         raise InvalidJob("cache and keep_result=False exclude each other: the cache needs the result", field="cache")
 
@@ -182,6 +195,8 @@ def check_name(name: str, value: Any) -> str:
 
 
 def _suggestion(name: str) -> str:
+    if hint := option_hint(name):
+        return f" ({hint})"
     near = nearest(name, OPTION_NAMES)
     return f" (did you mean {near!r}?)" if near else ""
 
@@ -233,6 +248,10 @@ def _idempotency_key(name: str, value: Any) -> str | None:
 
 def _span(name: str, value: Any) -> int | None:
     return None if value is None else check_seconds(name, value, SHORTEST, LONGEST_WAIT)
+
+
+def _rule(name: str, value: Any) -> Any:
+    return None if value is None else check_rule(name, value)
 
 
 def _cache(name: str, value: Any) -> Cache | None:
@@ -365,6 +384,9 @@ _CHECKS = {
     "needs": check_capabilities,
     "rate_key": _key,
     "concurrency_key": _key,
+    "rate": _rule,
+    "burst": _rule,
+    "concurrency": _rule,
     "tags": _tags,
     "index": _index,
     "metadata": _metadata,

@@ -22,8 +22,8 @@ from headrace.core.codec.models import same
 from headrace.core.codec.redaction import NO_WORDS
 from headrace.core.codec.result_refs import MARK
 from headrace.core.codec.secret_names import mentions
-from headrace.core.tasks.injection import injected_names
 from headrace.core.tasks.arguments import by_name
+from headrace.core.tasks.injection import injected_names
 from headrace.core.text import a_kind, short
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 

@@ -14,6 +14,7 @@ from headrace.core.codec.decode import MAX_DEPTH
 from headrace.core.flows.graph import Node
 from headrace.core.text import short
 from headrace.errors import InvalidJob
+from headrace.runtime.flows.empty_run import empty_run
 from headrace.runtime.flows.flow import Flow
 from headrace.runtime.jobs.flow_run import Ends, FlowRun
 from headrace.runtime.jobs.task import Call
@@ -33,11 +34,11 @@ class Chain(Struct, frozen=True):
 
     def enqueue(self) -> FlowRun:
         """Store all jobs in one commit. The result of the run is that of the last part."""
-        return _flow("chain", self).enqueue()
+        return empty_run("chain", _empty_results(self)) if is_empty(self) else _flow("chain", self).enqueue()
 
     async def aenqueue(self) -> FlowRun:
         """Like enqueue(), without blocking the event loop."""
-        return await _flow("chain", self).aenqueue()
+        return empty_run("chain", _empty_results(self)) if is_empty(self) else await _flow("chain", self).aenqueue()
 
 
 class Group(Struct, frozen=True):
@@ -50,12 +51,15 @@ class Group(Struct, frozen=True):
         return Chain((self, *_parts("chain", parts)))
 
     def enqueue(self) -> FlowRun:
-        """Store all jobs in one commit. The result of the run is the list of results."""
-        return _flow("group", self).enqueue()
+        """Store all jobs in one commit. The result of the run is the list of results.
+
+        An empty group stores nothing: its run is completed, and its result is [].
+        """
+        return empty_run("group", _empty_results(self)) if is_empty(self) else _flow("group", self).enqueue()
 
     async def aenqueue(self) -> FlowRun:
         """Like enqueue(), without blocking the event loop."""
-        return await _flow("group", self).aenqueue()
+        return empty_run("group", _empty_results(self)) if is_empty(self) else await _flow("group", self).aenqueue()
 
 
 Part = Call[Any] | Chain | Group
@@ -64,7 +68,8 @@ Part = Call[Any] | Chain | Group
 def chain(*parts: Any) -> Chain:
     """Run calls one after the other: chain(fetch.bind(url), parse.bind()). Each result is the next first argument.
 
-    A part may be a group, whose list of results is passed on, or another chain.
+    A part may be a group, whose list of results is passed on, or another chain. `task.bind(...).detached()` waits for
+    the part before it and gets no result.
     """
     return Chain(_parts("chain", parts))
 
@@ -72,7 +77,7 @@ def chain(*parts: Any) -> Chain:
 def group(*parts: Any) -> Group:
     """Run calls in parallel: group(fetch.bind(url) for url in urls). A part may be a chain or another group.
 
-    An empty group has an empty list of results; by itself it can't be enqueued.
+    An empty group has an empty list of results.
     """
     return Group(_parts("group", parts))
 
@@ -93,16 +98,25 @@ def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
 
 
 def _flow(name: str, whole: Chain | Group) -> Flow:
-    _refuse_depth(name, whole)
-    first = next(_calls(whole), None)
-    if first is None:
-        raise InvalidJob(f"{name}: it is empty, so there is nothing to enqueue")
-    submits = first.task.submits
+    submits = next(_calls(whole)).task.submits
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
     flow = Flow(name, submits)
     flow.ends = _ends(_add_part(flow, whole, None, []))
     return flow
+
+
+def is_empty(whole: Chain | Group) -> bool:
+    """Whether it has no call: it consists of empty groups."""
+    _refuse_depth("chain" if isinstance(whole, Chain) else "group", whole)
+    return next(_calls(whole), None) is None
+
+
+def _empty_results(part: Part) -> list[Any]:
+    """The result of a part without calls: lists as its groups nest."""
+    if isinstance(part, Chain):
+        return _empty_results(part.parts[-1])
+    return [_empty_results(inner) for inner in part.parts] if isinstance(part, Group) else []
 
 
 def _refuse_depth(name: str, whole: Chain | Group) -> None:
@@ -135,6 +149,8 @@ def _add_part(flow: Flow, part: Part, fed: Fed | None, after: list[Node]) -> Fed
             after = [] if _nodes(fed) else [*after, *_nodes(before)]
         assert fed is not None  # a chain has at least one part
         return fed
+    if part.is_detached:
+        return flow.add(part, after=(*after, *_nodes(fed)))
     return flow.add(part if fed is None else structs.replace(part, args=(fed, *part.args)), after=tuple(after))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import UNSET, Struct, structs
 
@@ -14,6 +14,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
 from headrace.core.tasks.index import places_of
 from headrace.core.tasks.options import Options, check_task_name, checked
+from headrace.core.tasks.other_libraries import attribute_hint
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
@@ -61,6 +62,11 @@ class Call(Struct, Generic[R], frozen=True):
     options: Options
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    is_detached: bool = False
+
+    def detached(self) -> Call[R]:
+        """The call for a place in a chain where it gets no result: it waits for the part before and takes nothing."""
+        return structs.replace(self, is_detached=True)
 
     def using(self, /, **options: Any) -> Call[R]:
         """The same call with these options."""
@@ -124,6 +130,13 @@ class Task(Generic[P, C, R]):
     @property
     def retry(self) -> Retry:
         return retry_of(self, self.options)
+
+    if not TYPE_CHECKING:  # for a type checker, it would allow every name
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only for names that do not exist. It reads no attribute: a copy has none at first.
+            hint = attribute_hint(name)
+            raise AttributeError(f"a task has no {name!r}{f': {hint}' if hint else ''}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, NO_WORDS, redact
 from headrace.core.jobs.dependencies import Policy
+from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.records import JobOptions
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.tasks.index import Places, index_tags
@@ -76,6 +77,11 @@ def job_template_of(
         raise InvalidJob("lifecycle: set it for the task, with @app.task(lifecycle=...) or app.lifecycle.configure()")
     if overrides.index is not UNSET:
         raise InvalidJob("index: set it for the task, with @app.task(index=...)", field="index")
+    if overrides.rules() != TaskRules():
+        raise InvalidJob(
+            "rate, burst and concurrency: set them for the task, with @app.task(rate=...) or app.configure_task(); for "
+            "a single call there are rate_key and concurrency_key"
+        )
     queue = _unless_unset(options.queue, DEFAULT_QUEUE)
     return JobTemplate(
         task=task.name,

@@ -179,6 +179,7 @@ def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
     if "<locals>" in qualname:
         raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
     found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
+    found = getattr(found, "headrace_task", found)  # the task behind that of another API, such as contrib.celery's
     return found if isinstance(found, Task) else Task(found, name, Options(), _NoApp())
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from headrace import __version__
 from headrace.app.app import Headrace
+from headrace.app.config import unused_urls
 from headrace.app.doctor import diagnose, spool
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.output import Column, clean, paint, print_facts, print_json, print_table, say
@@ -61,6 +62,7 @@ def _run_checks(session: Session) -> Report:
     if app is not None:
         report.app, report.tasks = session.app_name, sorted(app.tasks)
         report.settings = _settings(app)
+        report.remarks += unused_urls(app.settings_origin, app.engine.url)
         if missing := missing_file(app):
             report.remarks.append(f"there is no store at {missing} yet; the first job or worker creates it")
         else:

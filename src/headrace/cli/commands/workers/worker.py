@@ -11,6 +11,7 @@ import click
 
 from headrace import __version__
 from headrace.app.app import Headrace
+from headrace.app.config import unused_urls
 from headrace.cli.commands.workers.reload import run_reloading
 from headrace.cli.options import duration, example, log_options, names, shared
 from headrace.cli.session import Session
@@ -141,6 +142,8 @@ def _announce(app: Headrace, name: str, given: dict[str, Any]) -> None:
         ", ".join(given["capabilities"] or settings.capabilities) or "none",
         _tasks(app),
     )
+    for sentence in unused_urls(app.settings_origin, app.engine.url):
+        log.warning("%s", sentence)
     if not app.tasks:
         log.warning("the app has no tasks: import the modules that define them where %s is created", name)
     if app.engine.url == "memory://":

@@ -1,0 +1,86 @@
+"""The words of other libraries are answered with those of headrace, and stay errors."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from headrace import ConfigError, Headrace, InvalidJob, InvalidSchedule, Task
+from headrace.core.tasks.options import OPTION_NAMES
+from headrace.core.tasks.other_libraries import ATTRIBUTES, OPTIONS, attribute_hint, option_hint
+from headrace.testing import enqueued
+
+app = Headrace("memory://")
+
+
+@app.task
+def work(a: int = 1) -> int:
+    return a
+
+
+def test_no_word_of_headrace_is_in_the_tables() -> None:
+    assert not set(OPTIONS) & set(OPTION_NAMES)
+    own = {name for name in dir(work) if not name.startswith("_")}
+    assert not set(ATTRIBUTES) & own
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("countdown", "(Celery's `countdown` is `delay` here)"),
+        ("max_retries", "(Celery's `max_retries` is `retry=5`, or Retry(limit=5, ...) here)"),
+        ("acks_late", "(Celery's `acks_late` is always on here: a job is done when its result is stored"),
+        ("serializer", "(Celery's `serializer` is not needed: arguments are stored as JSON)"),
+        ("actor_name", "(Dramatiq's `actor_name` is `name` here)"),
+        ("queueing_lock", "(Procrastinate's `queueing_lock` is `unique=Unique(...)` here)"),
+    ],
+)
+def test_an_option_of_another_library_is_refused_with_ours(name: str, told: str) -> None:
+    with pytest.raises(InvalidJob) as call:
+        work.using(**{name: 1})
+    with pytest.raises(ConfigError) as definition:
+        app.task(name="x", **{name: 1})
+    assert f"unknown option {name!r} {told}" in str(call.value)
+    assert f"unknown option {name!r} {told}" in str(definition.value)
+
+
+def test_a_misspelled_option_is_still_corrected() -> None:
+    with pytest.raises(InvalidJob, match="did you mean 'priority'"):
+        work.using(priorty=1)
+
+
+def test_a_schedule_knows_the_words_too() -> None:
+    with pytest.raises(InvalidSchedule, match="Celery's `countdown` is `delay` here"):
+        app.cron("* * * * *", countdown=1)
+    with pytest.raises(InvalidSchedule, match="did you mean 'cron'"):
+        app.cron("* * * * *", croon=1)
+
+
+@pytest.mark.parametrize("name", [*ATTRIBUTES, "nonsense"])
+def test_an_attribute_of_another_library_is_no_attribute_and_says_so(name: str) -> None:
+    assert not hasattr(work, name)
+    with pytest.raises(AttributeError) as error:
+        getattr(work, name)
+    assert str(error.value).startswith(f"a task has no {name!r}")
+    assert attribute_hint(name) in str(error.value)
+
+
+def test_the_attributes_that_other_code_looks_for_work_as_before() -> None:
+    assert copy.copy(work)(2) == 2
+    assert inspect.unwrap(work) is work.function
+    assert str(inspect.signature(work)) == "(a: 'int' = 1) -> 'int'"
+    assert inspect.getdoc(work) is None
+    assert work.using(priority=3).name == "work"
+    assert not hasattr(work, "__len__")
+    bare = object.__new__(Task)
+    assert not hasattr(bare, "name")
+    with pytest.raises((pickle.PicklingError, TypeError, AttributeError)):
+        pickle.dumps(work)
+    assert enqueued(app) == []
+
+
+def test_a_word_that_no_library_has_gives_no_hint() -> None:
+    assert (option_hint("nonsense"), option_hint(None), attribute_hint("nonsense")) == ("", "", "")
