@@ -269,7 +269,7 @@ class Headrace:
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         if drain or at_most is not None:
-            return run_until_empty(make, self.lifecycle.sync)
+            return run_until_empty(make, chosen, self.lifecycle.sync)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def asgi(self, **options: Any) -> ASGI:

@@ -18,6 +18,7 @@ from headrace.core.access import Credential, credentials
 from headrace.core.codec.encryption import find_error, names_of
 from headrace.core.dead_letters.records import MAX_REQUEUES, PRIORITY_BOOST, REASONS
 from headrace.core.health.findings import MAINTENANCE_KINDS, MaintenanceKind
+from headrace.core.health.probes import parse_address
 from headrace.core.jobs.queue_rules import Strategy
 from headrace.core.queues.fair_share import Order
 from headrace.core.retention.archive import Interval
@@ -128,6 +129,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int | None = None
     max_memory: int | None = None
     trace_memory: float | None = None
+    health_file: str | None = None
+    health_port: int | str | None = None
     otel: bool = False
     log_format: Literal["human", "json"] = "human"
     log_level: str = "INFO"
@@ -150,6 +153,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(error)
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
+        if self.health_port is not None:
+            parse_address(self.health_port)  # or ConfigError
 
     @property
     def beat(self) -> float:
@@ -205,6 +210,10 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
         (f"trace_memory: {s.trace_memory} must be at least 0.1 seconds, or none", is_pause(s.trace_memory)),
         ("queues: give at least one queue with a weight of 1 or more", weighted(s.queues)),
+        (
+            f"health_file: {s.health_file!r} should be the path of a file",
+            s.health_file is None or is_path(s.health_file),
+        ),
         (f"spool: {s.spool!r} should be the path of a file", s.spool is None or is_path(s.spool)),
         (
             "spool: only for a server (postgresql, redis); a local store is never unavailable",
@@ -246,8 +255,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 
 _ARE_NONE = (
     *("timeout", "max_jobs", "max_memory", "trace_memory", "job_history_size", "dead_pending_max"),
-    "spool",
-    "strategy",
+    *("spool", "health_file", "health_port", "strategy"),
     "dead_requeue_after",
     "stale_check",
     "alert_check",
