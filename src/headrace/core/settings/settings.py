@@ -118,6 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_keep_fine: float | None = 604_800.0
     metrics_keep_minutes: float | None = 2_592_000.0
     metrics_keep_hours: float | None = 7_776_000.0
+    target_wait: float = 60.0
     alert_check: float | None = 15.0
     alert_notify: tuple[str, ...] = ("log",)
     alert_channels: tuple[str, ...] = ()
@@ -240,6 +241,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", is_pause(s.archive_check)),
         ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", is_sql(s.archive_url)),
         *((f"{name}: {getattr(s, name)} must be 0 or more, or none", is_kept(getattr(s, name))) for name in _KEPT),
+        (f"target_wait: {s.target_wait:g} must be from 1 second to a year", 1 <= s.target_wait <= 366 * 86_400),
         (f"alert_check: {s.alert_check} must be at least 0.1 seconds, or none", is_pause(s.alert_check)),
         (f"alert_keep: {s.alert_keep} must be positive", is_span(s.alert_keep)),
         (
