@@ -286,7 +286,7 @@ _LISTS = (
 _MAY_BE_EMPTY = ("maintenance", *_NETWORKS)
 NAMES = Settings.__struct_fields__
 _SWITCH = {"true": True, "1": True, "false": False, "0": False, "none": False}
-_NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
+_NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG", "HEADRACE_ENV_FILE")  # of the tests and the command line
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
