@@ -44,7 +44,7 @@ def stop(context: RequestContext, worker_id: str) -> WorkerInfo:
     return _send_command(context, worker_id, context.app.stop_worker)
 
 
-class LogLevelBody(Struct, frozen=True):
+class LogLevelBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A level, or one for each logger: `INFO,headrace.store=DEBUG`."""
 
     level: str
