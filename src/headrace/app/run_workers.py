@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.process.health_endpoints import HealthEndpoints
 from headrace.runtime.worker.supervisor import Supervisor, run_in_process
 from headrace.runtime.worker.worker import Worker
 
 if TYPE_CHECKING:
+    from headrace.core.health.probes import Health
+    from headrace.runtime.process.health_endpoints import HealthEndpoints
     from headrace.runtime.spool.spool import Spool
 
 
@@ -32,15 +33,19 @@ def run_until_stopped(make: Callable[[], Worker], settings: Settings, engine: En
     if spool is not None:
         spool.pause()  # the workers forward; its thread here would reconnect
     engine.disconnect()  # no connection may cross the fork
-    shown = settings if _shows_health(settings) else None
-    return Supervisor(make, settings.processes, settings.shutdown_timeout, shown).run()
+    show, patience = _endpoints(settings), 2 * settings.lease
+    return Supervisor(make, settings.processes, settings.shutdown_timeout, show=show, patience=patience).run()
 
 
 def _run_here(make: Callable[[], Worker], settings: Settings) -> int:
-    if not _shows_health(settings):
-        return run_in_process(make())
-    return run_in_process(make(), shown=functools.partial(HealthEndpoints, settings))
+    endpoints = _endpoints(settings)
+    return run_in_process(make()) if endpoints is None else run_in_process(make(), shown=endpoints)
 
 
-def _shows_health(settings: Settings) -> bool:
-    return settings.health_file is not None or settings.health_port is not None
+def _endpoints(settings: Settings) -> Callable[[Callable[[], Health]], HealthEndpoints] | None:
+    if settings.health_file is None and settings.health_port is None:
+        return None
+    # Deferred, with its imports: most workers show no health.
+    from headrace.runtime.process.health_endpoints import HealthEndpoints
+
+    return functools.partial(HealthEndpoints, settings)

@@ -12,14 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from headrace.core.health.probes import Health, whole
-from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError
-from headrace.runtime.process.health_endpoints import HealthEndpoints
 from headrace.runtime.process.health_pipe import HealthPipe
 from headrace.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from headrace.runtime.process.health_endpoints import HealthEndpoints
 
 log = logging.getLogger("headrace.supervisor")
 
@@ -29,6 +30,7 @@ _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.2, 30.0
 _HEALTHY_AFTER = 60.0
 _GRACE = 5.0
 Shown = Callable[[Callable[[], Health]], contextlib.AbstractContextManager[object]]
+Show = Callable[[Callable[[], Health]], "HealthEndpoints"]
 _PASSED_ON = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR2") if hasattr(signal, name))
 
 
@@ -120,14 +122,19 @@ class _ProcessSlot:
 
 
 class Supervisor:
-    """Runs `processes` workers as children of this process."""
+    """Runs `processes` workers as children of this process.
+
+    `show` makes what shows the health of all; a child that does not report for `patience` seconds is not live.
+    """
 
     def __init__(
         self,
         make_worker: Callable[[], Worker],
         processes: int,
         shutdown_timeout: float,
-        health_settings: Settings | None = None,
+        *,
+        show: Show | None = None,
+        patience: float = 60.0,
     ) -> None:
         if not hasattr(os, "fork"):
             raise ConfigError("several processes need fork(); on this system start several workers instead")
@@ -138,7 +145,8 @@ class Supervisor:
         self._sent = 0
         self._kill_at: float | None = None
         self._wake = threading.Event()
-        self._health_settings = health_settings
+        self._show = show
+        self._patience = patience
         self._endpoints: HealthEndpoints | None = None
 
     @property
@@ -146,13 +154,12 @@ class Supervisor:
         """The health of all processes together."""
         if self._stopping:
             return Health(live=True, reason="the workers stop")
-        patience = 30.0 if self._health_settings is None else 2 * self._health_settings.lease
-        return whole([slot.reported() for slot in self._slots], patience)
+        return whole([slot.reported() for slot in self._slots], self._patience)
 
     def run(self) -> int:
         """Supervise until stopped; 0 if all workers ended in order."""
-        if self._health_settings is not None:  # no thread here: this process forks
-            self._endpoints = HealthEndpoints(self._health_settings, lambda: self.health)
+        if self._show is not None:  # no thread here: this process forks
+            self._endpoints = self._show(lambda: self.health)
         try:
             return self._run()
         finally:
