@@ -21,7 +21,7 @@ from headrace import Headrace
 from headrace.core.health.probes import Health
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError
-from headrace.runtime.process import health_server
+from headrace.runtime.process import health_endpoints, health_server
 from headrace.runtime.process.health_endpoints import HealthEndpoints, HealthFile, read_report
 from headrace.runtime.process.health_pipe import HealthPipe
 from headrace.runtime.process.health_server import HealthServer
@@ -139,6 +139,30 @@ def test_a_file_that_cannot_be_written_is_an_error_at_the_start_and_a_log_line_l
     assert caplog.text.count("can't be written") == 1
     with pytest.raises(ConfigError, match="is not a readable health file"):
         read_report(tmp_path / "plain")
+
+
+def test_the_file_soon_says_that_the_process_has_become_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(health_endpoints, "time", SimpleNamespace(monotonic=lambda: now))
+    health, path = Health(True, reason="the worker is starting"), tmp_path / "x"
+    endpoints = HealthEndpoints(Settings(health_file=str(path)), lambda: health)
+
+    def is_ready(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        endpoints.poll(0)
+        report = read_report(path)
+        return report is not None and report.ready
+
+    assert not is_ready(0)
+    health = Health(True, True)
+    assert not is_ready(0.9)
+    assert is_ready(0.1)
+    health = Health(True, reason="the worker is paused")
+    assert is_ready(4.9), "a ready process is written every five seconds"
+    assert not is_ready(0.1)
+    endpoints.close()
+    assert not path.exists()
 
 
 def test_a_pipe_holds_the_last_report_and_never_blocks() -> None:

@@ -26,6 +26,7 @@ from headrace.runtime.process.health_server import HealthServer
 
 log = logging.getLogger("headrace.worker")
 _LONGEST_INTERVAL = 5.0
+_UNREADY_INTERVAL = 1.0  # so that the file soon says that the process has become ready
 _FRESH_FOR = 4  # intervals
 
 
@@ -121,8 +122,9 @@ class HealthEndpoints:
         """Show the health for up to `timeout` seconds."""
         now = time.monotonic()
         if self._file is not None and now >= self._write_at:
-            self._file.write(self._health())
-            self._write_at = now + self.interval
+            health = self._health()
+            self._file.write(health)
+            self._write_at = now + (self.interval if health.ready else min(self.interval, _UNREADY_INTERVAL))
         if self._server is not None:
             self._server.poll(timeout)
         elif timeout > 0:
@@ -153,7 +155,7 @@ class HealthEndpoints:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self.poll(self.interval)
+                self.poll(min(self.interval, _UNREADY_INTERVAL) if self._file is not None else self.interval)
             except Exception:
                 log.exception("the health could not be shown; continuing")
                 self._stopping.wait(1.0)
