@@ -21,7 +21,7 @@ from headrace.web.api.route_table import Endpoint, Table
 from headrace.web.api.router import TABLES
 
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
-_EVERYWHERE = ("--app", "--url", "--traceback")
+_EVERYWHERE = ("--app", "--url", "--env-file", "--traceback")
 
 
 def generated(page: Page) -> str:

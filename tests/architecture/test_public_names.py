@@ -89,6 +89,8 @@ PROMISED = {
     "MemoryTrace": "allocated peak growth",
     "MetricDurations": "avg min max p50 p95 p99",
     "QueueMetrics": "queue figures depth oldest workers eta",
+    "QueueScale": "queue workers slots slots_wanted workers_wanted seconds_behind paused",
+    "StoreScale": "target_wait workers slots slots_wanted workers_wanted seconds_behind queues",
     "TaskMetrics": "task queue figures",
     "WorkerMetrics": "worker figures",
     "MetricSeries": "name step points queue task worker",
@@ -124,8 +126,8 @@ PROMISED_ADMIN = (
     "acheck repair arepair"
 )
 PROMISED_METRICS = (
-    "snapshot asnapshot value avalue baseline abaseline labels alabels series aseries totals atotals days adays tasks "
-    "atasks prometheus aprometheus"
+    "snapshot asnapshot scale ascale value avalue baseline abaseline labels alabels series aseries totals atotals days "
+    "adays tasks atasks prometheus aprometheus"
 )
 PROMISED_ERRORS = {
     "HeadraceError": Exception,

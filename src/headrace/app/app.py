@@ -274,7 +274,7 @@ class Headrace(HookMethods):
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         if drain or at_most is not None:
-            return run_until_empty(make, self._declare_rules)
+            return run_until_empty(make, chosen, self._declare_rules)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def asgi(self, **options: Any) -> ASGI:

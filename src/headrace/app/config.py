@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from headrace.runtime.spool.spool import Spool
 
 
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
 def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> ResolvedSettings:
     """Arguments over HEADRACE_* over headrace.toml or [tool.headrace] in pyproject.toml of the folder."""
     values, name = _file_settings(folder or Path.cwd())
@@ -41,8 +45,13 @@ def unused_urls(origin: Mapping[str, str], url: str) -> list[str]:
 
 
 def _cpus() -> int:
-    """The number of CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of CPUs this process may use: its affinity, and the quota of its container."""
+    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = _CPU_QUOTA.read_text("utf-8").split()
+        return max(min(mine, math.ceil(int(quota) / int(period))), 1)
+    except (OSError, ValueError, ZeroDivisionError):  # no cgroups of version 2, or no quota ("max")
+        return mine
 
 
 def _file_settings(folder: Path) -> tuple[Mapping[str, Any], str]:

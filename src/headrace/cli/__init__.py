@@ -15,12 +15,14 @@ from collections.abc import Sequence
 
 import click
 
+from headrace.cli.command_list import meant
 from headrace.cli.output import clean
 from headrace.cli.root import root
 from headrace.cli.session import Session
 from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
+_NO_COMMAND = re.compile(r"^No such command '([^']*)'\.$")
 _APP_AS_ARGUMENT = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # `worker shop.jobs:app`, as other tools take it
 
 
@@ -77,11 +79,21 @@ def _advice(error: click.UsageError, command: click.Command) -> str:
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, click.ClickException):
-        text = error.format_message()
+        text = error.format_message() + _hint(error)
         return text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ARGS stays as it is
     if isinstance(error, HeadraceError | TimeoutError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error} (--traceback shows where)"
+
+
+def _hint(error: click.ClickException) -> str:
+    """Which command was probably meant; click of version 8.1 does not say."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    typed = _NO_COMMAND.search(error.message)
+    if ctx is None or typed is None or not isinstance(ctx.command, click.Group) or "Did you mean" in error.message:
+        return ""
+    near = meant(typed[1], ctx.command.list_commands(ctx), is_root=ctx.command is root)
+    return f" Did you mean '{near}'?" if near else ""
 
 
 def _code_of(error: Exception) -> int:

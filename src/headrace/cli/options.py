@@ -50,6 +50,13 @@ _SHARED = (
         help="The store, such as sqlite:///jobs.db or postgresql://host/database.",
     ),
     click.option(
+        "--env-file",
+        metavar="PATH",
+        expose_value=False,
+        callback=_set_on_session,
+        help="Read variables from this file, such as .env; those that are set win.",
+    ),
+    click.option(
         "--traceback",
         is_flag=True,
         expose_value=False,

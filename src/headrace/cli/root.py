@@ -7,6 +7,7 @@ import importlib
 import click
 
 from headrace import __version__
+from headrace.cli.command_list import GROUPS, MODULES
 from headrace.cli.options import shared
 
 _EPILOG = """\b
@@ -24,55 +25,24 @@ Completion for your shell (also zsh_source, fish_source):
   eval "$(_HEADRACE_COMPLETE=bash_source headrace)"
 """
 
-# Command name -> module.
-_MODULES = {
-    "demo": "demo.demo",
-    "worker": "commands.workers.worker",
-    "enqueue": "commands.jobs.enqueue",
-    "jobs": "commands.jobs.jobs",
-    "why": "commands.jobs.jobs",
-    "signal": "commands.jobs.signal",
-    "queues": "commands.queues",
-    "tasks": "commands.tasks",
-    "schedules": "commands.schedules",
-    "flows": "commands.flows",
-    "dead": "commands.dead_letters.dead",
-    "alerts": "commands.alerts.alerts",
-    "archive": "commands.retention.archive",
-    "partitions": "commands.retention.archive",
-    "stale": "commands.retention.stale",
-    "lifecycle": "commands.retention.lifecycle",
-    "workers": "commands.workers.workers",
-    "web": "commands.web",
-    "metrics": "commands.metrics",
-    "events": "commands.events",
-    "webhooks": "commands.webhooks",
-    "top": "top.top",
-    "doctor": "commands.store.doctor",
-    "storage": "commands.store.maintenance",
-    "check": "commands.store.maintenance",
-    "backup": "commands.store.maintenance",
-    "restore": "commands.store.maintenance",
-    "optimize": "commands.store.maintenance",
-    "checkpoint": "commands.store.maintenance",
-    "migrate": "commands.store.doctor",
-    "copy": "commands.store.copy",
-    "bench": "commands.bench",
-    "from-celery": "commands.from_celery",
-}
-
 
 class _Commands(click.Group):
     """Imports a command on demand: loading all would cost a worker 5 MB."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
+        return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _MODULES and cmd_name not in self.commands:
-            module = importlib.import_module(f"headrace.cli.{_MODULES[cmd_name]}")
+        if cmd_name in MODULES and cmd_name not in self.commands:
+            module = importlib.import_module(f"headrace.cli.{MODULES[cmd_name]}")
             self.add_command(getattr(module, cmd_name.replace("-", "_")))
         return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                width = max(map(len, MODULES))  # the same in each group
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
 
 @click.group(
@@ -92,8 +62,8 @@ def root(ctx: click.Context) -> None:
 
 
 def load_all() -> click.Group:
-    """The command with all subcommands loaded, in the order of `_MODULES`."""
+    """The command with all subcommands loaded, in the order of the help."""
     ctx = click.Context(root)
-    loaded = {name: root.get_command(ctx, name) for name in _MODULES}
+    loaded = {name: root.get_command(ctx, name) for name in MODULES}
     root.commands = {name: command for name, command in loaded.items() if command is not None}
     return root

@@ -12,6 +12,7 @@ from pathlib import Path
 from headrace.app.app import Headrace
 from headrace.app.config import find_settings
 from headrace.cli.app_loader import HOW_TO_NAME, load_app
+from headrace.cli.env_file import VARIABLE, load_env
 from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 
@@ -23,6 +24,8 @@ class Session:
         self.app: str | None = None
         self.url: str | None = None
         self.traceback = False
+        self.env_file: str | None = None
+        self._from_file: list[str] | None = None  # the variables that were read from it
         self.app_name: str | None = None
         self._opened: Headrace | None = None
 
@@ -31,6 +34,7 @@ class Session:
 
         With --url alone no app is imported, unless the command wants its tasks.
         """
+        self.read_env_file()
         if self._opened is None:
             is_bare = self.url and not self.app and not with_tasks
             self._opened = (self._bare() if is_bare else self._app_or_bare()).__enter__()  # close() ends it
@@ -43,6 +47,7 @@ class Session:
 
     def application(self) -> Headrace:
         """The user's app with its tasks."""
+        self.read_env_file()
         if self._opened is None:
             name, origin = self._find_app_name()
             if name is None:
@@ -50,9 +55,19 @@ class Session:
             self._opened = self._load(name, origin).__enter__()
         return self._opened
 
+    def read_env_file(self) -> None:
+        """Set the variables of the file of --env-file or HEADRACE_ENV_FILE, once; close() removes them."""
+        path = self.env_file or os.environ.get(VARIABLE)
+        if path and self._from_file is None:
+            self._from_file = load_env(path)
+
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        try:
+            if self._opened is not None:
+                self._opened.close()
+        finally:
+            for name in self._from_file or ():
+                os.environ.pop(name, None)
 
     def _app_or_bare(self) -> Headrace:
         name, origin = self._find_app_name()

@@ -33,6 +33,14 @@ def test_settings_are_printed_with_their_origin(shell: Shell, monkeypatch: pytes
     assert settings["heartbeat"]["origin"] == "default"
     lines = [line.split() for line in shell("doctor").out.splitlines()]
     assert ["concurrency", "8", "HEADRACE_CONCURRENCY"] in lines
+    assert ["processes", "1", "default"] not in lines
+    assert ["processes", "1", "default"] in [line.split() for line in shell("doctor", "--all").out.splitlines()]
+
+
+def test_the_verdict_comes_first(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shell("doctor").out.splitlines()[0] == "all is well"
+    monkeypatch.setenv("HEADRACE_LEASE", "long")
+    assert shell("doctor").out.splitlines()[0].startswith("wrong: HEADRACE_LEASE")
 
 
 def test_a_store_with_work_and_a_worker_is_well(shell: Shell) -> None:

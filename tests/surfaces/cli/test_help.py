@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import click
 import pytest
 
 from headrace import __version__
+from headrace.cli.command_list import _MEANT, GROUPS, MODULES
 from headrace.cli.root import load_all, root
 from headrace.cli.session import Session
 from tests.support.cases import check_each
@@ -29,6 +31,7 @@ def every_command(
 
 
 COMMANDS = dict(every_command(load_all()))
+ROOT = Path(__file__).parents[3]
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 ACTIONS = {
     ("worker",),
@@ -76,8 +79,10 @@ def test_an_example_in_the_help_is_a_command_that_exists(shell: Shell) -> None:
 def test_the_app_and_the_store_can_be_named_before_and_after_any_command() -> None:
     def check(path: tuple[str, ...]) -> None:
         names = {option for parameter in LEAVES[path].params for option in parameter.opts}
-        assert {"--app", "--url", "--traceback"} <= names
-        assert {"--app", "--url", "--traceback"} <= {option for parameter in root.params for option in parameter.opts}
+        assert {"--app", "--url", "--env-file", "--traceback"} <= names
+        assert names & {"--app", "--url", "--env-file", "--traceback"} <= {
+            option for parameter in root.params for option in parameter.opts
+        }
 
     check_each(LEAVES, check)
 
@@ -94,6 +99,53 @@ def test_the_bare_command_shows_the_way(shell: Shell) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert "headrace demo" in ran.out
     assert "_HEADRACE_COMPLETE=bash_source" in ran.out
+
+
+def test_commands_are_listed_by_group_and_no_line_is_cut(shell: Shell) -> None:
+    out = shell().out
+    assert [title for title in GROUPS if f"\n{title}:\n" in out] == list(GROUPS)
+    lines = [(name, text) for commands in GROUPS.values() for name, (_, text) in commands.items()]
+    assert [text for _, text in lines if len(text) > 60 or not text.endswith(".")] == []
+    assert all(f"  {name.ljust(10)}  {text}\n" in out for name, text in lines)
+    assert len(lines) == len(COMMANDS[()].commands) if isinstance(COMMANDS[()], click.Group) else False
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (("dashboard",), "web"),
+        (("UI",), "web"),
+        (("job",), "jobs"),
+        (("wrker",), "worker"),
+        (("status",), "top"),
+        (("purge",), "queues clear"),
+        (("dashbord",), "web"),
+        (("queues", "lst"), "list"),
+        (("alerts", "channels", "lst"), None),
+        (("worker", "--shutdwn-timeout", "3"), "--shutdown-timeout"),
+        (("frobnicate",), None),
+    ],
+)
+def test_a_mistyped_command_or_option_gets_a_hint(shell: Shell, typed: tuple[str, ...], hint: str | None) -> None:
+    ran = shell(*typed)
+    assert ran.code == 2
+    assert (f"Did you mean '{hint}'?" in ran.err) if hint else "Did you mean" not in ran.err
+
+
+def test_every_hint_names_a_command_that_exists() -> None:
+    for words in set(_MEANT.values()):
+        if not words.startswith("--"):
+            assert tuple(words.split()) in COMMANDS, words
+    assert not set(_MEANT) & set(MODULES)
+
+
+def test_every_command_to_install_an_extra_is_quoted_for_the_shell() -> None:
+    unquoted = re.compile(r"""pip install (?!['"])\S*headrace\[""")
+    texts = {path: path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py")}
+    texts |= {path: path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md")}
+    assert len(texts) > 300
+    assert [str(path) for path, text in texts.items() if unquoted.search(text)] == []
+    assert unquoted.search("pip install headrace[web]")
 
 
 def test_the_version_is_printed(shell: Shell) -> None:

@@ -130,3 +130,22 @@ def test_an_empty_store_has_metrics_too(shell: Shell) -> None:
         app.engine.prepare()  # type: ignore[attr-defined]
     ran = shell("metrics")
     assert (ran.code, "nothing" in ran.out) == (0, True)
+
+
+def test_scale_shows_what_queues_want(shell: Shell, app: Headrace) -> None:
+    ran = shell("metrics", "scale")
+    assert ran.code == 0
+    facts, queues = ran.out.split("\n\n")
+    assert ["target", "wait", "60s"] in table(facts) or ["target", "wait", "1m"] in table(facts)
+    assert [row[0] for row in table(queues)] == ["QUEUE", "mail", "slow"]
+    found = shell("metrics", "scale", "-q", "slow", "--target-wait", "5s", "--json").json
+    assert (found["queue"], found["workers"], found["workers_wanted"]) == ("slow", 0, 1)
+    assert shell("metrics", "scale", "--json").json["queues"][1]["queue"] == "slow"
+
+
+def test_scale_refuses_an_unknown_queue_and_misplaced_options(shell: Shell, app: Headrace) -> None:
+    ran = shell.run("metrics", "scale", "-q", "nothing")
+    assert (ran.code, "there is no queue 'nothing'" in ran.err) == (1, True)
+    ran = shell.run("metrics", "--days", "3", "scale")
+    assert (ran.code, "put options after 'scale'" in ran.err) == (2, True)
+    assert shell.run("metrics", "scale", "--target-wait", "soon").code == 2

@@ -63,6 +63,7 @@ REFERENCE = {name: PAGES[f"docs/reference/{name}.md"] for name in ("api", "cli",
 REFERENCE |= {name: PAGES[f"docs/reference/{name}.md"] for name in ("storage", "testing")}
 LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid", "sql", "json"}
 TOOLS = {"cd", "curl", "export", "kill", "make", "pg_dump", "pg_restore", "pip", "python", "redis-cli", "sqlite3"}
+TOOLS |= {"cp", "docker", "kubectl", "systemctl"}
 PATIENCE = 90.0
 
 

@@ -265,6 +265,12 @@ def test_a_worker_is_listed_paused_and_stopped(app: Headrace, api: Api) -> None:
         assert api.ask("GET", f"/workers/{worker.id}")["concurrency"] == 1
         assert api.ask("POST", f"/workers/{worker.id}/pause", json={})["id"] == worker.id
         assert api.ask("POST", f"/workers/{worker.id}/resume", json={})["id"] == worker.id
+        level = {"level": "WARNING,headrace.cli=WARNING"}
+        assert api.ask("POST", f"/workers/{worker.id}/log-level", json=level)["id"] == worker.id
+        [row] = app.engine.queries.workers()
+        assert "WARNING,headrace.cli=WARNING" in row.command
+        loud = api.refused("POST", f"/workers/{worker.id}/log-level", 422, json={"level": "LOUD"})
+        assert "'LOUD' is not one of" in loud[1]
         assert api.ask("POST", f"/workers/{worker.id}/stop", json={})["id"] == worker.id
         assert worker.join(PATIENCE)
     assert api.refused("POST", "/workers/nobody/stop", 404, json={})[0] == "worker-not-found"

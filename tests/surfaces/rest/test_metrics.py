@@ -35,6 +35,9 @@ def test_metrics_count_the_outcomes_of_jobs(app: Headrace, api: Api) -> None:
     points = api.ask("GET", "/metrics/series/completed?queue=mail&window=10m")["points"]
     assert sum(point["value"] or 0 for point in points) == 1
     assert len(api.ask("GET", "/metrics/days?count=3")) == 3
+    [mail] = api.ask("GET", "/metrics/scale?target_wait=10s")["queues"]
+    assert (mail["queue"], mail["seconds_behind"]) == ("mail", 0)
+    assert "target_wait" in api.refused("GET", "/metrics/scale?target_wait=soon", 422)[1]
     assert api.refused("GET", "/metrics/series/beauty", 422)[0] == "invalid-job"
     assert "window" in api.refused("GET", "/metrics?window=soon", 422)[1]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from headrace.app import config
 from headrace.app.config import open_engine
 from headrace.core.clock import SystemClock
 from headrace.core.settings.settings import Settings
@@ -181,3 +183,25 @@ def test_a_url_that_can_not_be_split_is_refused_without_its_password(url: str) -
     except ConfigError as error:
         shown = str(error)
     assert "sword" not in shown
+
+
+@pytest.mark.parametrize(
+    ("quota", "cpus"),
+    [("max 100000", 64), ("200000 100000", 2), ("150000 100000", 2), ("10000 100000", 1), ("9900000 100000", 64)],
+)
+def test_auto_respects_the_cpu_quota_of_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cpus: int
+) -> None:
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    monkeypatch.setattr(config, "_CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    assert config.find_settings({"concurrency": "auto"}).settings.concurrency == cpus
+
+
+@pytest.mark.parametrize("text", [None, "", "many", "1 0", "1 2 3"])
+def test_without_a_quota_all_cpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "cpu.max").write_text(text)
+    monkeypatch.setattr(config, "_CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    assert config.find_settings({"concurrency": "auto"}).settings.concurrency == 64

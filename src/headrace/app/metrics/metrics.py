@@ -26,6 +26,7 @@ from headrace.core.metrics import values as metric_values
 from headrace.core.metrics.buckets import DAY
 from headrace.core.metrics.cells import EMPTY, MetricCell, add, total
 from headrace.core.metrics.gauges import STORE, Gauge, Gauges
+from headrace.core.metrics.scaling import StoreScale
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
 from headrace.core.text import short
@@ -34,6 +35,7 @@ from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.metrics.queries import Place
 from headrace.runtime.metrics.reader import Label, MetricsReader
+from headrace.runtime.metrics.scaling import read_scale
 
 Window = float | str | timedelta
 _MAX_DAYS = 366
@@ -85,6 +87,15 @@ class Metrics:
             sampled_at=None if read is None else _moment(read[0]),
         )
 
+    def scale(self, *, target_wait: Window | None = None, window: Window = 300.0) -> StoreScale:
+        """How many workers each queue, and all together, want so that jobs wait no longer than this, and the waits now.
+
+        The default of `target_wait` is the setting. Rates and run times are those of the window; where nothing ran in
+        it, those of the last day.
+        """
+        wait = self._settings.target_wait if target_wait is None else window_ms("target_wait", target_wait) / 1000
+        return read_scale(self._services.engine, self._reader, self._settings, wait, window_ms("window", window))
+
     def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskMetrics]:
         """The tasks of a queue, or of all: most failed attempts first, then the busiest."""
         span, most = window_ms("window", window), check_limit("limit", limit)
@@ -132,7 +143,7 @@ class Metrics:
         for _, cells in self._reader.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
         retention_run = total(cell for _, cell in self._reader.retention_runs(buckets.EVER, 0, 1))
-        return exposition(ever, retention_run, now, accept, most)
+        return exposition(ever, retention_run, now, self.scale(), accept, most)
 
     # -- over time
 
@@ -233,6 +244,7 @@ class Metrics:
         return [WorkerMetrics(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
 
     asnapshot = twin(snapshot)
+    ascale = twin(scale)
     atasks = twin(tasks)
     avalue = twin(value)
     abaseline = twin(baseline)

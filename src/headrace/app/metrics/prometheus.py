@@ -18,6 +18,7 @@ from headrace.app.metrics.records import MetricsSnapshot
 from headrace.core.metrics.catalog import DURATIONS, METRICS, sentence
 from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY, OTHERS, MetricCell, total
 from headrace.core.metrics.histogram import BOUNDS, Histogram
+from headrace.core.metrics.scaling import StoreScale
 from headrace.runtime.metrics.queries import Place
 
 _LABELS: Final = ("queue", "task")
@@ -51,14 +52,19 @@ _BOUND: Final = f" The busiest tasks have lines of their own; the others of a qu
 
 
 def exposition(
-    jobs: dict[Place, MetricCell], retention_run: MetricCell, now: MetricsSnapshot, accept: str, most: int
+    jobs: dict[Place, MetricCell],
+    retention_run: MetricCell,
+    now: MetricsSnapshot,
+    scale: StoreScale,
+    accept: str,
+    most: int,
 ) -> tuple[str, bytes]:
     """The content type and the text, in the newest format that the client accepts.
 
     `jobs` and `retention_run` are sums since the store began to count. At most `most` tasks have lines of their own.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Store(jobs, retention_run, now, most))
+    registry.register(_Store(jobs, retention_run, now, scale, most))
     encode, content_type = choose_encoder(accept)
     return content_type, encode(registry)
 
@@ -83,12 +89,18 @@ def _traffic(cell: MetricCell) -> int:
 
 class _Store(Collector):
     def __init__(
-        self, jobs: dict[Place, MetricCell], retention_run: MetricCell, now: MetricsSnapshot, most: int
+        self,
+        jobs: dict[Place, MetricCell],
+        retention_run: MetricCell,
+        now: MetricsSnapshot,
+        scale: StoreScale,
+        most: int,
     ) -> None:
         self._jobs = bounded({place: cell for place, cell in jobs.items() if place[1]}, most)
         self._all = jobs.values()
         self._retention_run = retention_run
         self._now = now
+        self._scale = scale
 
     def collect(self) -> Iterable[Metric]:
         yield from _counters(self._jobs)
@@ -97,6 +109,7 @@ class _Store(Collector):
         yield _events(self._all)
         yield from _of_archive(self._retention_run)
         yield from _of_queues(self._now)
+        yield from _of_scale(self._scale)
         yield from _of_store(self._now)
 
     def _waits(self) -> Iterator[tuple[Place, Histogram]]:
@@ -169,6 +182,17 @@ def _of_queues(now: MetricsSnapshot) -> Iterator[Metric]:
         workers.add_metric([queue.queue], queue.workers)
         drain.add_metric([queue.queue], float("inf") if queue.eta is None else queue.eta)
     yield from (depth, oldest, workers, drain)
+
+
+def _of_scale(scale: StoreScale) -> Iterator[Metric]:
+    wanted = GaugeMetricFamily("headrace_workers_wanted", METRICS["workers_wanted"].sentence, labels=("queue",))
+    behind = GaugeMetricFamily("headrace_seconds_behind", METRICS["seconds_behind"].sentence, labels=("queue",))
+    slots = GaugeMetricFamily("headrace_slots_wanted", "The slots of the workers that are wanted.", labels=("queue",))
+    for queue in scale.queues:
+        wanted.add_metric([queue.queue], queue.workers_wanted)
+        behind.add_metric([queue.queue], queue.seconds_behind)
+        slots.add_metric([queue.queue], queue.slots_wanted)
+    yield from (wanted, behind, slots)
 
 
 def _of_store(now: MetricsSnapshot) -> Iterator[Metric]:

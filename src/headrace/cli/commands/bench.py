@@ -51,6 +51,7 @@ def do_nothing(number: int) -> None:
 @click.pass_obj
 def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> None:
     """Measure single enqueues, bulk enqueues and job runs on a temporary SQLite file."""
+    session.read_env_file()
     settings = find_settings({"url": session.url}).settings
     if not as_json:
         remark(f"measuring on a temporary file, durability {settings.durability}, about {3 * seconds:.0f} seconds ...")

@@ -11,9 +11,9 @@ import click
 
 from headrace.app.metrics.metrics import Metrics
 from headrace.app.metrics.records import DayMetrics, MetricFigures, MetricsSnapshot, QueueMetrics, TaskMetrics
+from headrace.cli.commands.metrics_scale import scale
 from headrace.cli.options import as_json_option, duration, example, shared
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, span, stamp
-from headrace.cli.session import Session
 from headrace.core.metrics.values import NAMES
 
 _FIGURES = (
@@ -47,10 +47,12 @@ _DAYS = (
 )
 
 
-@click.command(
+@click.group(
     "metrics",
+    invoke_without_command=True,
     epilog=example(
         "headrace metrics",
+        "headrace metrics scale",
         "headrace metrics --queue mail --window 15m",
         "headrace metrics --series run_p95 --queue mail --window 6h",
         "headrace metrics --days 7",
@@ -75,11 +77,15 @@ _DAYS = (
 )
 @as_json_option
 @shared
-@click.pass_obj
-def metrics(session: Session, /, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def metrics(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     """Show throughput, errors, wait and run times of the last minute, and when queues will be empty."""
+    if ctx.invoked_subcommand is not None:
+        if as_json or any(options.values()):
+            raise click.UsageError(f"put options after {ctx.invoked_subcommand!r}", ctx)
+        return
     _check_options(options, as_json)
-    app_metrics = session.store().metrics
+    app_metrics = ctx.obj.store().metrics
     if options["prometheus"]:
         _print_prometheus(app_metrics, options["output"])
     elif options["name"]:
@@ -90,6 +96,9 @@ def metrics(session: Session, /, as_json: bool, **options: Any) -> None:
         _print_tasks(app_metrics.tasks(options["queue"], window=_window(options, 60.0), limit=1000), as_json)
     else:
         _print_snapshot(app_metrics.snapshot(_window(options, 60.0)), as_json)
+
+
+metrics.add_command(scale)
 
 
 def _check_options(options: dict[str, Any], as_json: bool) -> None:

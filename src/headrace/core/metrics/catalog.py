@@ -131,6 +131,14 @@ _ALL = (
     _gauge("oldest", "age of the oldest pending job; 0 without any", "queue", ("queue",), unit="seconds"),
     _gauge("fullness", "waiting jobs of a queue, divided by its max_length", "alert", ("queue",), unit="share"),
     _gauge("workers", "live workers", "queue", ("queue",)),
+    _gauge("workers_wanted", "workers that keep the wait of jobs below the setting target_wait", "alert", ("queue",)),
+    _gauge(
+        "seconds_behind",
+        "wait of a job that is enqueued now; 0 for a paused queue",
+        "alert",
+        ("queue",),
+        unit="seconds",
+    ),
     _gauge(
         "workers_healthy", "workers that are alive and make progress, among all registered ones", "alert", unit="share"
     ),

@@ -18,6 +18,7 @@ from headrace.core.access import Credential, credentials
 from headrace.core.codec.encryption import find_error, names_of
 from headrace.core.dead_letters.records import MAX_REQUEUES, PRIORITY_BOOST, REASONS
 from headrace.core.health.findings import MAINTENANCE_KINDS, MaintenanceKind
+from headrace.core.health.probes import parse_address
 from headrace.core.jobs.queue_rules import Strategy
 from headrace.core.queues.fair_share import Order
 from headrace.core.retention.archive import Interval
@@ -117,6 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_keep_fine: float | None = 604_800.0
     metrics_keep_minutes: float | None = 2_592_000.0
     metrics_keep_hours: float | None = 7_776_000.0
+    target_wait: float = 60.0
     alert_check: float | None = 15.0
     alert_notify: tuple[str, ...] = ("log",)
     alert_channels: tuple[str, ...] = ()
@@ -128,6 +130,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int | None = None
     max_memory: int | None = None
     trace_memory: float | None = None
+    health_file: str | None = None
+    health_port: int | str | None = None
     otel: bool = False
     log_format: Literal["human", "json"] = "human"
     log_level: str = "INFO"
@@ -150,6 +154,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(error)
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
+        if self.health_port is not None:
+            parse_address(self.health_port)  # or ConfigError
 
     @property
     def beat(self) -> float:
@@ -205,6 +211,10 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
         (f"trace_memory: {s.trace_memory} must be at least 0.1 seconds, or none", is_pause(s.trace_memory)),
         ("queues: give at least one queue with a weight of 1 or more", weighted(s.queues)),
+        (
+            f"health_file: {s.health_file!r} should be the path of a file",
+            s.health_file is None or is_path(s.health_file),
+        ),
         (f"spool: {s.spool!r} should be the path of a file", s.spool is None or is_path(s.spool)),
         (
             "spool: only for a server (postgresql, redis); a local store is never unavailable",
@@ -231,6 +241,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", is_pause(s.archive_check)),
         ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", is_sql(s.archive_url)),
         *((f"{name}: {getattr(s, name)} must be 0 or more, or none", is_kept(getattr(s, name))) for name in _KEPT),
+        (f"target_wait: {s.target_wait:g} must be from 1 second to a year", 1 <= s.target_wait <= 366 * 86_400),
         (f"alert_check: {s.alert_check} must be at least 0.1 seconds, or none", is_pause(s.alert_check)),
         (f"alert_keep: {s.alert_keep} must be positive", is_span(s.alert_keep)),
         (
@@ -246,8 +257,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 
 _ARE_NONE = (
     *("timeout", "max_jobs", "max_memory", "trace_memory", "job_history_size", "dead_pending_max"),
-    "spool",
-    "strategy",
+    *("spool", "health_file", "health_port", "strategy"),
     "dead_requeue_after",
     "stale_check",
     "alert_check",
@@ -276,7 +286,7 @@ _LISTS = (
 _MAY_BE_EMPTY = ("maintenance", *_NETWORKS)
 NAMES = Settings.__struct_fields__
 _SWITCH = {"true": True, "1": True, "false": False, "0": False, "none": False}
-_NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
+_NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG", "HEADRACE_ENV_FILE")  # of the tests and the command line
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 

@@ -17,9 +17,11 @@ from headrace.core.health.findings import StoreLoad
 from headrace.core.jobs.queue_rules import QueueRules, queue_rules
 from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.jobs.states import NOT_STARTED, OPEN, State
+from headrace.core.metrics.scaling import QueueScale, StoreScale
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.reader import MetricsReader
+from headrace.runtime.metrics.scaling import read_scale
 from headrace.runtime.metrics.windows import WindowedMetrics
 from headrace.runtime.retention.staleness import StaleScanResult, last_scan
 
@@ -34,7 +36,8 @@ class AlertInputs:
         self._settings = settings
         self._now = engine.clock.now()
         is_measured = settings.metrics and settings.events
-        self._measured = WindowedMetrics(MetricsReader(engine, settings), self._now) if is_measured else None
+        self._reader = MetricsReader(engine, settings)
+        self._measured = WindowedMetrics(self._reader, self._now) if is_measured else None
 
     def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
         if name.startswith("depth") and window is None:
@@ -105,6 +108,19 @@ class AlertInputs:
 
     def _alive(self, queue: str | None) -> float:
         return sum(not one.is_silent(self._now) and (queue is None or one.serves(queue)) for one in self._workers)
+
+    @cached_property
+    def _scale(self) -> StoreScale:
+        return read_scale(self._engine, self._reader, self._settings, self._settings.target_wait)
+
+    def _scale_of(self, queue: str | None) -> StoreScale | QueueScale | None:
+        return next((one for one in self._scale.queues if one.queue == queue), None) if queue else self._scale
+
+    def _wanted(self, queue: str | None) -> float | None:
+        return None if (found := self._scale_of(queue)) is None else found.workers_wanted
+
+    def _behind(self, queue: str | None) -> float | None:
+        return None if (found := self._scale_of(queue)) is None else found.seconds_behind
 
     def _healthy(self) -> float | None:
         if not self._workers:
@@ -186,6 +202,8 @@ _OF_QUEUES: dict[str, Callable[[AlertInputs, str | None], float | None]] = {
     "oldest": AlertInputs._oldest,
     "fullness": AlertInputs._fullness,
     "workers": AlertInputs._alive,
+    "workers_wanted": AlertInputs._wanted,
+    "seconds_behind": AlertInputs._behind,
 }
 _OF_STORE: dict[str, Callable[[AlertInputs], float | None]] = {
     "workers_healthy": AlertInputs._healthy,

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Protocol
 
+from headrace.core.health.probes import Health, health_of
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, Lease, Outcome, WorkerRow
 from headrace.engines.protocol.engine import Engine
@@ -71,6 +72,8 @@ class Heartbeat:
         self._logged: int | None = None
         self._stopping = threading.Event()
         self._stall_detector: StallDetector | None = None
+        self._loop_liveness = ThreadLiveness("heartbeat")
+        self._store_answers = True
         self._bell = engine.listen("commands")
         self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
         worker_state.check_soon = self._bell.ring
@@ -84,12 +87,18 @@ class Heartbeat:
         is_reported = self._stall_detector is not None and self._stall_detector.has_logged(thread)
         return is_reported and thread.overdue > 2 * self._lease
 
+    def health(self, worker: str, state: str, thread: ThreadLiveness) -> Health:
+        """The health of a worker in this state with this loop. It does not ask the store."""
+        overdue = {each.part: each.overdue for each in (thread, self._loop_liveness)}
+        return health_of(worker, state, overdue, 2 * self._lease, store_answers=self._store_answers)
+
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
         self._bell.ring()
+        self._loop_liveness.stop_watching()
         if self._thread.ident is not None:  # else the worker failed to start
             self._thread.join(5)
         self._bell.close()
@@ -114,6 +123,7 @@ class Heartbeat:
             earliest = min((run.deadline for run in list(self._worker_state.running.values())), default=NEVER)
             check_at = now + _CHECK_EVERY if self._worker_state.running else NEVER
             self._worker_state.next_check = min(next_beat, earliest, check_at)
+            self._loop_liveness.expect_within(max(self._worker_state.next_check - now, 0))
             ordered = self._bell.wait(max(self._worker_state.next_check - now, 0))
             if self._stopping.is_set():
                 return
@@ -148,7 +158,7 @@ class Heartbeat:
         except EngineUnavailable as error:
             self._renewal_failed(error)
             return False
-        self._renewed_at = begun
+        self._renewed_at, self._store_answers = begun, True
         self._outage_log.worked()
         if log.isEnabledFor(logging.DEBUG):
             self._log_health(reported)
@@ -172,6 +182,7 @@ class Heartbeat:
     def _renewal_failed(self, error: EngineUnavailable) -> None:
         """Give up the leases once they must have expired; the number of failed renewals does not matter."""
         self._host.store_lost()
+        self._store_answers = False
         silent_for = time.monotonic() - self._renewed_at
         if silent_for < self._lease:
             self._outage_log.failed(error, f"the leases hold for another {self._lease - silent_for:.1f} s")

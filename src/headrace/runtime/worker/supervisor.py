@@ -12,10 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from headrace.core.health.probes import Health, whole
 from headrace.errors import ConfigError
+from headrace.runtime.process.health_pipe import HealthPipe
 from headrace.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from headrace.runtime.process.health_endpoints import HealthEndpoints
 
 log = logging.getLogger("headrace.supervisor")
 
@@ -24,18 +29,30 @@ _CHECK_EVERY = 0.2
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.2, 30.0
 _HEALTHY_AFTER = 60.0
 _GRACE = 5.0
+Shown = Callable[[Callable[[], Health]], contextlib.AbstractContextManager[object]]
+Show = Callable[[Callable[[], Health]], "HealthEndpoints"]
 _PASSED_ON = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR2") if hasattr(signal, name))
 
 
-def run_in_process(worker: Worker, *, supervised: bool = False) -> int:
-    """Run a worker in this process until it stops. SIGTERM or SIGINT drain; a second signal ends it at once."""
+def _not_shown(health: Callable[[], Health]) -> contextlib.AbstractContextManager[object]:
+    return contextlib.nullcontext()
+
+
+def run_in_process(worker: Worker, *, supervised: bool = False, shown: Shown = _not_shown) -> int:
+    """Run a worker in this process until it stops. SIGTERM or SIGINT drain; a second signal ends it at once.
+
+    `shown` makes a context in which the health of the worker is shown.
+    """
     parent = os.getppid()
     # With the default of 5 ms, a computing thread delays every step of a commit by that much (measured: half the
     # throughput, with the write lock held). This process belongs to the worker, so it may set this.
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.001)
     force_signal = getattr(signal, "SIGUSR2", None) if supervised else None
-    with _signals(lambda at_once: worker.request_stop(0.0 if at_once else None), force_signal):
+    with (
+        shown(lambda: worker.health),
+        _signals(lambda at_once: worker.request_stop(0.0 if at_once else None), force_signal),
+    ):
         worker.start()
         while not worker.join(1.0):
             if supervised and worker.is_stalled:
@@ -93,12 +110,32 @@ class _ProcessSlot:
         self.started = 0.0
         self.backoff = 0.0
         self.start_at = 0.0
+        self.pipe: HealthPipe | None = None
+
+    def close_pipe(self) -> None:
+        if self.pipe is not None:
+            self.pipe.close()
+            self.pipe = None
+
+    def reported(self) -> tuple[Health | None, float]:
+        return (None, 0.0) if self.pipe is None else self.pipe.last()
 
 
 class Supervisor:
-    """Runs `processes` workers as children of this process."""
+    """Runs `processes` workers as children of this process.
 
-    def __init__(self, make_worker: Callable[[], Worker], processes: int, shutdown_timeout: float) -> None:
+    `show` makes what shows the health of all; a child that does not report for `patience` seconds is not live.
+    """
+
+    def __init__(
+        self,
+        make_worker: Callable[[], Worker],
+        processes: int,
+        shutdown_timeout: float,
+        *,
+        show: Show | None = None,
+        patience: float = 60.0,
+    ) -> None:
         if not hasattr(os, "fork"):
             raise ConfigError("several processes need fork(); on this system start several workers instead")
         self._make_worker = make_worker
@@ -108,17 +145,42 @@ class Supervisor:
         self._sent = 0
         self._kill_at: float | None = None
         self._wake = threading.Event()
+        self._show = show
+        self._patience = patience
+        self._endpoints: HealthEndpoints | None = None
+
+    @property
+    def health(self) -> Health:
+        """The health of all processes together."""
+        if self._stopping:
+            return Health(live=True, reason="the workers stop")
+        return whole([slot.reported() for slot in self._slots], self._patience)
 
     def run(self) -> int:
         """Supervise until stopped; 0 if all workers ended in order."""
+        if self._show is not None:  # no thread here: this process forks
+            self._endpoints = self._show(lambda: self.health)
+        try:
+            return self._run()
+        finally:
+            if self._endpoints is not None:
+                self._endpoints.close()
+
+    def _run(self) -> int:
         with _signals(self._stop), _children_awaited():
             while not self._stopping or any(slot.pid for slot in self._slots):
                 for slot in self._slots:
                     self._supervise(slot)
                 self._pass_on_signals()
-                self._wake.wait(_CHECK_EVERY)
-                self._wake.clear()
+                self._wait()
         return 0
+
+    def _wait(self) -> None:
+        if self._endpoints is not None:
+            self._endpoints.poll(_CHECK_EVERY)
+        else:
+            self._wake.wait(_CHECK_EVERY)
+            self._wake.clear()
 
     def _stop(self, again: bool) -> None:
         self._stopping += 1
@@ -141,21 +203,37 @@ class Supervisor:
 
     def _start(self, slot: _ProcessSlot) -> None:
         slot.started = time.monotonic()
+        slot.pipe = None if self._endpoints is None else HealthPipe()
         # Block signals until the child has its own handlers; one passed on before would be lost in our inherited
         # handlers.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         try:
             slot.pid = os.fork()
             if slot.pid == 0:
-                _worker_main(self._make_worker, before)
+                _worker_main(self._make_worker, before, self._enter_child(slot))
+            if slot.pipe is not None:
+                slot.pipe.started()
         except OSError as error:  # no memory, too many processes: the existing ones go on
+            slot.close_pipe()
             self._back_off(slot)
             log.error("can't start a worker process: %s; trying again in %.1f s", error, slot.backoff)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def _enter_child(self, slot: _ProcessSlot) -> Shown:
+        """Close what belongs to the supervisor; the rest of the child shows its health through its pipe."""
+        if self._endpoints is None or slot.pipe is None:
+            return _not_shown
+        self._endpoints.abandon()
+        for other in self._slots:
+            if other is not slot:
+                other.close_pipe()
+        slot.pipe.forked()
+        return slot.pipe.reporting
+
     def _ended(self, slot: _ProcessSlot, code: int | None) -> None:
         pid, slot.pid = slot.pid, None
+        slot.close_pipe()
         if self._stopping or code == RECYCLED:
             slot.start_at = time.monotonic()
             return
@@ -204,14 +282,14 @@ def _children_awaited() -> Iterator[None]:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
 
 
-def _worker_main(make_worker: Callable[[], Worker], mask: set[signal.Signals | int]) -> NoReturn:
+def _worker_main(make_worker: Callable[[], Worker], mask: set[signal.Signals | int], shown: Shown) -> NoReturn:
     """The child's main function. It must never return into its parent's code."""
     code = 1
     try:
         for number in _PASSED_ON:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        code = run_in_process(make_worker(), supervised=True)
+        code = run_in_process(make_worker(), supervised=True, shown=shown)
     except BaseException:
         log.exception("a worker process could not start")
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.codec.encryption import Cipher
+from headrace.core.health.probes import Health
 from headrace.core.jobs.records import Claim, JobNote, Lease, WorkerRow
 from headrace.core.settings.settings import Settings
 from headrace.core.worker_commands import act_of, log_level_of
@@ -193,6 +194,13 @@ class Worker:
         return self._thread is not None and self._heartbeat.is_stalled(self._worker_state.loop_liveness)
 
     @property
+    def health(self) -> Health:
+        """Whether its threads make progress, and whether it takes jobs. The store is not asked."""
+        if self._thread is None:
+            return Health(live=True, reason=f"the worker is {self._condition}", worker=self.id)
+        return self._heartbeat.health(self.id, self._condition, self._worker_state.loop_liveness)
+
+    @property
     def completed(self) -> int:
         """How many jobs this worker has completed."""
         return 0 if self._thread is None else self._exchange.completed
@@ -218,10 +226,15 @@ class Worker:
 
     # -- for the heartbeat and the job contexts
 
+    @property
+    def _condition(self) -> str:
+        return "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
+
     def describe(self) -> WorkerRow:
-        state = "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
         done = (len(self._worker_state.running), self._exchange.completed, self._exchange.failed)
-        return worker_row(self.id, state, self._settings, self._task_names(), done, self._started_at, self._clock.now())
+        return worker_row(
+            self.id, self._condition, self._settings, self._task_names(), done, self._started_at, self._clock.now()
+        )
 
     def held(self) -> Iterable[Claim]:
         return list(self._exchange.held.values())
@@ -328,14 +341,8 @@ class Worker:
     def _is_idle(self) -> bool:
         """Whether nothing runs or waits to be sent. A draining worker is never idle."""
         worker_state, exchange = self._worker_state, self._exchange
-        return not (
-            self._drain
-            or self._at_most
-            or exchange.held
-            or worker_state.done
-            or worker_state.notes
-            or exchange.has_events
-        )
+        is_busy = exchange.held or worker_state.done or worker_state.notes or exchange.has_events
+        return not (self._drain or self._at_most or is_busy)
 
     def _pause(self, next_at: int | None) -> float:
         until_then = max(self._maintain_at - time.monotonic(), 0.0)

@@ -70,6 +70,7 @@ def copy(
     when the copy is complete. After an interruption, the same command continues where it stopped.
     """
     _check_choice(session, target, dry_run or into_used, reopening)
+    session.read_env_file()
     with ExitStack() as exit_stack:
         if reopening:
             return _reopen(_open(source, exit_stack), yes, as_json)

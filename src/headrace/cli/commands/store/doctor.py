@@ -43,16 +43,17 @@ class Report(msgspec.Struct):
 
 
 @click.command("doctor", epilog=example("headrace doctor", "headrace --app shop.jobs:app doctor --json"))
+@click.option("--all", "show_all", is_flag=True, help="Show all settings, also those with their defaults.")
 @as_json_option
 @shared
 @click.pass_obj
-def doctor(session: Session, as_json: bool) -> int:
+def doctor(session: Session, show_all: bool, as_json: bool) -> int:
     """Check the settings, the store, the workers and the queues. Exits with 1 if something is wrong."""
     report = _run_checks(session)
     if as_json:
         print_json(report)
     else:
-        _print(report)
+        _print(report, show_all=show_all)
     return 0 if report.ok else 1
 
 
@@ -129,13 +130,14 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, *, show_all: bool) -> None:
+    """The verdict first, then what it is based on."""
+    _print_result(report)
     _title("Versions")
     print_facts([*report.versions.items(), ("interpreter", sys.executable)])
     if report.settings:
         _title("Settings")
-        rows = [[name, _format_value(setting["value"]), setting["origin"]] for name, setting in report.settings.items()]
-        print_table((Column("NAME"), Column("VALUE", min_width=20), Column("FROM", min_width=12)), rows)
+        _print_settings(report.settings, show_all=show_all)
     if report.app:
         _title("App")
         print_facts([("app", report.app), ("tasks", ", ".join(report.tasks) or "none")])
@@ -152,7 +154,15 @@ def _print(report: Report) -> None:
     if report.spool:
         _title("Spool")
         print_facts(_spool_facts(report.spool))
-    _print_result(report)
+
+
+def _print_settings(settings: dict[str, dict[str, Any]], *, show_all: bool) -> None:
+    shown = {name: one for name, one in settings.items() if show_all or one["origin"] != "default"}
+    rows = [[name, _format_value(one["value"]), one["origin"]] for name, one in shown.items()]
+    if rows:
+        print_table((Column("NAME"), Column("VALUE", min_width=20), Column("FROM", min_width=12)), rows)
+    if hidden := len(settings) - len(shown):
+        say(f"{hidden} settings have their defaults; --all shows them")
 
 
 def _spool_facts(stats: SpoolStats) -> Iterator[tuple[str, str]]:
@@ -165,17 +175,16 @@ def _spool_facts(stats: SpoolStats) -> Iterator[tuple[str, str]]:
 
 
 def _print_result(report: Report) -> None:
-    _title("Result")
-    for text in report.remarks:
-        say(f"note: {clean(text)}")
-    for finding in report.findings:
-        say(paint(f"wrong: {clean(finding)}", "red"))
     if report.ok:
         say(paint("all is well", "green"))
+    for finding in report.findings:
+        say(paint(f"wrong: {clean(finding)}", "red"))
+    for text in report.remarks:
+        say(f"note: {clean(text)}")
 
 
 def _title(text: str) -> None:
-    say(paint(text, bold=True) if text == "Versions" else "\n" + paint(text, bold=True))
+    say("\n" + paint(text, bold=True))
 
 
 def _format_value(value: Any) -> str:

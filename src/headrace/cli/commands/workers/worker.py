@@ -43,6 +43,7 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     epilog=example(
         "headrace --app shop.jobs:app worker",
         "headrace worker -q critical=3,default=1 -c 8 --processes 2",
+        "headrace worker --health-port 0.0.0.0:8081    # for the probes of Kubernetes",
         "headrace worker --drain    # in tests and cron: run what is due, then end",
     ),
 )
@@ -72,6 +73,14 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     metavar="TIME",
     callback=duration,
     help="Log at this interval which code's memory has grown; slow.",
+)
+@click.option(
+    "--health-file", metavar="PATH", help="Rewrite this file while the worker is alive; remove it at the end."
+)
+@click.option(
+    "--health-port",
+    metavar="[HOST:]PORT",
+    help="Answer GET /live and /ready over HTTP here; the default host is 127.0.0.1.",
 )
 @click.option("--prefetch", type=int, help="Maximum number of prefetched jobs.")
 @click.option(

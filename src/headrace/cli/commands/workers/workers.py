@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +12,7 @@ import msgspec
 
 from headrace.app.app import Headrace
 from headrace.app.workers import WorkerInfo
+from headrace.cli.commands.workers.alive import alive_by_file, alive_in_store
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.output import Column, ago, print_facts, print_json, print_table, remark, say, size
 from headrace.cli.session import Session
@@ -100,6 +103,40 @@ def show(session: Session, worker_id: str, as_json: bool) -> None:
         facts.append(("grown", grown))
     facts += [("has", _capabilities(worker)), ("tasks", ", ".join(sorted(worker.tasks)) or "-")]
     print_facts(facts)
+
+
+@workers.command(
+    "alive",
+    epilog=example(
+        "headrace workers alive    # of this host",
+        "headrace workers alive web-1-4711-a1b2c3 --json",
+        "headrace workers alive --health-file /tmp/worker.health    # without the store",
+    ),
+)
+@click.argument("worker_id", metavar="[ID]", required=False)
+@click.option(
+    "--health-file",
+    metavar="PATH",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Read the health file of a worker, and not the store.",
+)
+@click.option("--ready", is_flag=True, help="Also require that it takes jobs: it is not paused and does not stop.")
+@as_json_option
+@shared
+@click.pass_obj
+def alive(session: Session, worker_id: str | None, health_file: Path | None, ready: bool, as_json: bool) -> int:
+    """Exit with 0 if a worker is alive, else with 1. ID may be a prefix; without it, any worker of this host counts."""
+    if worker_id is not None and health_file is not None:
+        raise click.UsageError("give either an ID or --health-file")
+    if health_file is not None:
+        result = alive_by_file(health_file, datetime.now(UTC), ready=ready)
+    else:
+        result = alive_in_store(session.store().workers(), worker_id, socket.gethostname(), ready=ready)
+    if as_json:
+        print_json(result)
+    else:
+        say(result.reason)
+    return 0 if result.alive else 1
 
 
 @workers.command("pause", epilog=example("headrace workers pause web-1-4711-a1b2c3"))

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from headrace.app.metrics.records import DayMetrics, MetricSeries, MetricsSnapshot, QueueMetrics, TaskMetrics
+from headrace.core.metrics.scaling import StoreScale
 from headrace.errors import QueueNotFound
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit
@@ -26,6 +27,13 @@ class WindowQuery(Struct, frozen=True):
     """The window: `90`, `15m`, `1h30m`."""
 
     window: str = "60"
+
+
+class ScaleQuery(Struct, frozen=True, kw_only=True):
+    """The wait to aim for, by default that of the settings, and the window of rates and run times."""
+
+    target_wait: str | None = None
+    window: str = "300"
 
 
 class SeriesQuery(Struct, frozen=True, kw_only=True):
@@ -74,6 +82,13 @@ def queue(context: RequestContext, queue: str, query: WindowQuery) -> QueueMetri
         if found.queue == queue:
             return found
     raise QueueNotFound(queue, ", or it has no metrics")
+
+
+@table.get("/metrics/scale")
+def scale(context: RequestContext, query: ScaleQuery) -> StoreScale:
+    """Return how many workers each queue wants, and how many seconds it is behind."""
+    target_wait = None if query.target_wait is None else _window(query.target_wait)
+    return context.app.metrics.scale(target_wait=target_wait, window=_window(query.window))
 
 
 @table.get("/metrics/tasks")

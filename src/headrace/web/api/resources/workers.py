@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from headrace.app.workers import WorkerInfo
 from headrace.errors import WorkerNotFound
 from headrace.web.api.route_table import Table
@@ -40,6 +42,18 @@ def resume(context: RequestContext, worker_id: str) -> WorkerInfo:
 def stop(context: RequestContext, worker_id: str) -> WorkerInfo:
     """Stop a worker after its running jobs."""
     return _send_command(context, worker_id, context.app.stop_worker)
+
+
+class LogLevelBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A level, or one for each logger: `INFO,headrace.store=DEBUG`."""
+
+    level: str
+
+
+@table.post("/workers/{worker_id}/log-level")
+def set_log_level(context: RequestContext, worker_id: str, body: LogLevelBody) -> WorkerInfo:
+    """Change the log level of a worker's process, until the next change or its end."""
+    return _send_command(context, worker_id, lambda worker: context.app.set_worker_log_level(worker, body.level))
 
 
 def _send_command(context: RequestContext, worker_id: str, command: Callable[[str], bool]) -> WorkerInfo:
