@@ -44,6 +44,7 @@ _MODULES = {
     "lifecycle": "commands.retention.lifecycle",
     "workers": "commands.workers.workers",
     "web": "commands.web",
+    "mcp": "mcp.mcp",
     "metrics": "commands.metrics",
     "events": "commands.events",
     "webhooks": "commands.webhooks",
