@@ -19,7 +19,7 @@ _WORKERS = 2
 
 def serve_shop(environment: DemoEnvironment, port: int | None) -> int:
     """Fill the shop, start its workers, and serve the dashboard until a signal; the exit code."""
-    configure_logs(level="WARNING")
+    configure_logs(level="WARNING,headrace.alerts=CRITICAL")  # the dashboard shows alerts
     os.environ["HEADRACE_SHUTDOWN_TIMEOUT"] = "2"  # of the workers; the environment restores the variables
     # Import only now, as the tour does: the module opens the store in HEADRACE_URL.
     shop = importlib.import_module(_SHOP)
