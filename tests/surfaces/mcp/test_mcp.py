@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
+from headrace.cli.mcp import acting as acting_tools
 from headrace.cli.mcp import answers
 from headrace.cli.mcp.server import MAX_LINE, VERSIONS
+from headrace.cli.mcp.tools import ToolContext
+from headrace.errors import EngineUnavailable
 from headrace.testing import drain
 from tests.support.command_line import Shell, _environment
 from tests.support.waiting import PATIENCE
@@ -317,6 +320,20 @@ def test_an_allowed_action_is_done_and_recorded(acting: McpClient, shop: Headrac
         ("mcp", "dead.resolve", "done"),
     ]
     assert shop.audit.list(limit=1)[0].detail["client"] == "helper"
+    assert [entry.target for entry in reversed(shop.audit.list())] == ["mail", "mail", "", "", "", "", letter.id]
+
+
+def test_an_action_is_answered_even_if_it_can_not_be_recorded(
+    shop: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise EngineUnavailable("the store is away")
+
+    monkeypatch.setattr(shop.audit, "record", fail)
+    tool = acting_tools.tools.get("pause_queue")
+    assert tool is not None
+    assert tool.call(ToolContext(shop), {"queue": "mail"}) == {"queue": "mail", "paused": True}
+    assert "queues.pause could not be recorded: the store is away" in caplog.text
 
 
 def test_an_action_that_fails_is_recorded_too_and_none_applies_to_everything_by_mistake(

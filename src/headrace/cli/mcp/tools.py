@@ -11,6 +11,7 @@ recorded in the audit trail.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_type_hints
 
@@ -20,6 +21,7 @@ from msgspec import Struct
 from headrace.app.app import Headrace
 from headrace.errors import HeadraceError, InvalidJob
 
+log = logging.getLogger("headrace.mcp")
 F = TypeVar("F", bound=Callable[..., Any])
 WHO = "mcp"  # in the audit trail, and as the operator of dead letters
 
@@ -79,8 +81,16 @@ class Tool(Struct, frozen=True, kw_only=True):
             outcome = type(error).__name__
             raise
         finally:
-            detail = {name: value for name, value in msgspec.to_builtins(given).items() if value is not None}
-            context.app.audit.record(WHO, str(self.action), "", outcome, detail | {"client": context.client})
+            self._record(context, given, outcome)
+
+    def _record(self, context: ToolContext, given: Struct, outcome: str) -> None:
+        required = [field.name for field in msgspec.structs.fields(given) if field.required]
+        target = " ".join(str(getattr(given, name)) for name in required)
+        detail = {name: value for name, value in msgspec.to_builtins(given).items() if value is not None}
+        try:
+            context.app.audit.record(WHO, str(self.action), target, outcome, detail | {"client": context.client})
+        except HeadraceError as error:  # the change is done; answer in any case
+            log.warning("%s could not be recorded: %s", self.action, error)
 
 
 class ToolTable:
