@@ -14,7 +14,7 @@ SUITABLE = -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-full test-all coverage lint format bench docs screenshots browser clean
+.PHONY: help demo test test-slow test-full test-all coverage lint format bench docs site screenshots browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,25 @@ docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
 	  test -e $$page || { echo "docs: $$page is missing" >&2; exit 1; }; done
 	@$(BIN)/python -m pytest tests/surfaces/docs $(ARGS)
 
+# The pages keep their places, so that a link that works in the repository works on the site. A broken one ends this.
+SITE  := .venvs/site
+PAGES := build/pages
+site: $(SITE)/.site ## build the docs as a searchable site in build/site, to open without a server
+	@rm -rf $(PAGES) build/site .cache && mkdir -p $(PAGES)/tests $(PAGES)/assets
+	@cp -R README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs clients $(PAGES) && rm -rf $(PAGES)/docs/tools
+	@cp tests/README.md $(PAGES)/tests && cp docs/tools/site/iframe-worker.js $(PAGES)/assets
+	@$(SITE)/bin/zensical build --strict --config-file mkdocs.yml
+	@echo "site: open build/site/index.html"
+
+$(SITE)/.site: pyproject.toml
+	@echo "setting up $(SITE)"
+	@$(MAKE) --no-print-directory VENV=$(SITE) site-packages
+	@touch $@
+
+.PHONY: site-packages
+site-packages: | $(BIN)/python
+	@$(INSTALL) --editable '.[site]'
+
 screenshots: $(STAMP) browser ## take the pictures in docs/images anew
 	@$(BIN)/python -m tests.surfaces.web.pages.screenshots $(ARGS)
 
@@ -117,7 +136,7 @@ test-all: ## both, on every Python 3.11+ found here
 	echo "test-all: passed on Python$$found"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venvs .bench .coverage build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venvs .bench .cache .coverage build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The interpreter: PYTHON if given, else python3 if it is new enough, else the newest that is.

@@ -1,4 +1,4 @@
-"""Writes the parts of the documentation that the code itself can tell: `python -m docs.tools.generate`.
+"""Writes the parts of the docs that the code itself can tell, and the clients: `python -m docs.tools.generate`.
 
 A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`. A test compares; it never writes.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
+from docs.tools.clients.files import write_clients
 from docs.tools.page import Page, pages
 from headrace import errors
 from headrace.cli.root import load_all
@@ -165,3 +166,4 @@ if __name__ == "__main__":
         if wanted != page.path.read_text("utf-8"):
             page.path.write_text(wanted, "utf-8")
             sys.stdout.write(f"{page.name} written\n")
+    write_clients()

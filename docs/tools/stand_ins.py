@@ -1,16 +1,21 @@
 """What the examples need and a machine may lack: servers for their URLs, and just enough of FastAPI, Flask and Django.
 
+A page that imports the REST client gets it from `clients/`, and a server of `headrace web` in the folder of the page.
+
 An example's server is a real one, which the tests start. A framework is stood in for where it is not installed: that
 shows that the headrace side of an example works, and proves nothing about the framework.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import re
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -18,6 +23,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 # -- servers
 
 _URL = re.compile(r"""\b(postgresql|redis)((?:\+\w+)?)://[^\s"'`]+""")
+_CLIENT, _WEB = "headrace_client", "http://127.0.0.1:8080"
 _ENGINES = {"postgresql": "postgres", "redis": "redis"}
 
 
@@ -28,7 +34,26 @@ def engines_in(text: str) -> set[str]:
 
 def on_real_servers(text: str) -> str:
     """The text with its URLs leading to a database, or a prefix, that the page has to itself."""
+    if _CLIENT in text and _WEB in text:
+        text = text.replace(_WEB, _web())
     return _URL.sub(_served, text)
+
+
+@functools.cache
+def _web() -> str:
+    """The URL of a dashboard of the current folder, which ends with this process."""
+    command = [sys.executable, "-m", "headrace", "web", "--port", "0"]
+    served = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    atexit.register(_end, served)
+    assert served.stderr is not None
+    found = next((match for line in served.stderr if (match := re.search(r"http://127\.0\.0\.1:\d+", line))), None)
+    assert found is not None, "headrace web did not start"
+    return found[0]
+
+
+def _end(served: subprocess.Popen[str]) -> None:
+    served.kill()
+    served.communicate()
 
 
 def _served(match: re.Match[str]) -> str:
@@ -102,6 +127,8 @@ _MODULES: dict[str, dict[str, dict[str, Any]]] = {
 
 def install(text: str) -> None:
     """Put those in place that the text speaks of and that are missing."""
+    if _CLIENT in text:
+        sys.path.append(str(Path(__file__).parents[2] / "clients" / "python"))
     for wanted, modules in _MODULES.items():
         if wanted in text and not _is_there(wanted):
             for name, members in modules.items():

@@ -1,4 +1,4 @@
-"""The audit log: who did what over HTTP, and whether it was done. Entries are documents, sorted by time."""
+"""The audit log: who did what over HTTP or MCP, and whether it was done. Entries are documents, sorted by time."""
 
 from __future__ import annotations
 

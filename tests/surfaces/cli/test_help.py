@@ -36,6 +36,7 @@ LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(
 ACTIONS = {
     ("worker",),
     ("web",),
+    ("mcp",),
     ("demo",),
     *((group, act) for group in ("queues", "tasks") for act in ("pause", "resume")),
 } | {("workers", name) for name in ("pause", "resume", "stop", "log-level")}

@@ -61,7 +61,7 @@ from tests.support.engines import KINDS
 PAGES = {page.name: page for page in pages()}
 REFERENCE = {name: PAGES[f"docs/reference/{name}.md"] for name in ("api", "cli", "errors", "settings", "states")}
 REFERENCE |= {name: PAGES[f"docs/reference/{name}.md"] for name in ("storage", "testing")}
-LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid", "sql", "json"}
+LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid", "sql", "json", "typescript"}
 TOOLS = {"cd", "curl", "export", "kill", "make", "pg_dump", "pg_restore", "pip", "python", "redis-cli", "sqlite3"}
 TOOLS |= {"cp", "docker", "kubectl", "systemctl"}
 PATIENCE = 90.0

@@ -18,7 +18,7 @@ _DELETE_BATCH = 20
 
 
 class Audit:
-    """`app.audit`: changes over HTTP, kept for 90 days."""
+    """`app.audit`: changes over HTTP and MCP, kept for 90 days."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

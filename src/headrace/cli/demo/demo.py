@@ -17,6 +17,7 @@ import click
 
 from headrace.app.app import Headrace
 from headrace.cli.demo.environment import TIMEOUT, DemoEnvironment, DemoFailed, open_environment, wait_until
+from headrace.cli.demo.web import serve_shop
 from headrace.cli.options import example, shared
 from headrace.cli.output import clean, on_terminal, paint, remark, say
 from headrace.core.jobs.states import State
@@ -30,12 +31,18 @@ _TAKEOVER_TIMEOUT = 20.0  # seconds, well below the lease: takeover must not wai
 _MAX_DELAY = 10.0  # seconds; usually a few milliseconds, unless the machine pauses
 
 
-@click.command("demo", epilog=example("headrace demo", "headrace demo --keep"))
+@click.command("demo", epilog=example("headrace demo", "headrace demo --web", "headrace demo --keep"))
+@click.option("--web", is_flag=True, help="Open a sample shop with workers and the dashboard instead, until Ctrl-C.")
+@click.option("--port", type=click.IntRange(1, 65_535), help="With --web: the port; by default 8080, or a free one.")
 @click.option("--keep", is_flag=True, help="Keep the store for inspection.")
 @shared
-def demo(keep: bool) -> None:
+def demo(web: bool, port: int | None, keep: bool) -> int:
     """A two-minute tour on a temporary file. It does not touch your own store."""
+    if port is not None and not web:
+        raise click.UsageError("--port is for --web")
     with open_environment(keep) as environment:
+        if web:
+            return serve_shop(environment, port)
         # Import only now: the module opens the store in HEADRACE_URL, which `open_environment` has set.
         tasks = importlib.import_module("headrace.cli.demo.tasks")
         try:
@@ -46,6 +53,7 @@ def demo(keep: bool) -> None:
         finally:
             tasks.app.close()
         _print_next_steps(environment, keep)
+    return 0
 
 
 class _Tour:
@@ -276,6 +284,7 @@ def _print_next_steps(environment: DemoEnvironment, keep: bool) -> None:
         say(f"    headrace --url {environment.url} jobs history ID")
         say(f"    rm -r {environment.folder}        # when you are done")
         return
+    say("    headrace demo --web         # a living shop, with the dashboard")
     say("    headrace demo --keep        # and then inspect its store")
     say("    headrace bench              # how fast is this machine?")
     say("    write shop.py:              from headrace import Headrace")

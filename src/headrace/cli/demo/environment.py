@@ -37,9 +37,9 @@ class DemoEnvironment:
         self.url = f"sqlite:///{folder / 'demo.db'}"
         self._workers: list[subprocess.Popen[bytes]] = []
 
-    def start_worker(self, app: Headrace) -> int:
-        """Start `headrace worker` and wait until it has registered; return its process id."""
-        command = [sys.executable, "-m", "headrace", "--app", "headrace.cli.demo.tasks:app", "worker", "-c", "4"]
+    def start_worker(self, app: Headrace, name: str = "headrace.cli.demo.tasks:app") -> int:
+        """Start `headrace worker` for the app of this name and wait until it has registered; return its process id."""
+        command = [sys.executable, "-m", "headrace", "--app", name, "worker", "-c", "4"]
         with self._log_path(len(self._workers) + 1).open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self._workers.append(process)

@@ -1,0 +1,44 @@
+// The search of the site runs in a Worker. Browsers allow none for a page that was opened from a file, so this class takes
+// its place there: it runs the script in a hidden frame. It ships with the site instead of being loaded from another host.
+"use strict";
+
+class IFrameWorker extends EventTarget {
+  constructor(url) {
+    super();
+    this.onmessage = null;
+    this.addEventListener("message", (event) => this.onmessage?.(event));
+    const frame = document.createElement("iframe");
+    frame.hidden = true;
+    document.body.append(frame);
+    this.frame = frame;
+    const inner = frame.contentWindow;
+    inner.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+    inner.importScripts = (...scripts) =>
+      scripts.reduce((loaded, script) => loaded.then(() => run(inner.document, script)), Promise.resolve());
+    this.loaded = run(inner.document, url);
+  }
+
+  postMessage(data) {
+    const inner = this.frame.contentWindow;
+    this.loaded.then(() => inner.dispatchEvent(new MessageEvent("message", { data })));
+  }
+
+  terminate() {
+    this.frame.remove();
+  }
+}
+
+function run(page, url) {
+  return new Promise((done, failed) => {
+    const script = page.createElement("script");
+    script.src = url;
+    script.onload = done;
+    script.onerror = () => failed(new Error(`${url} could not be loaded`));
+    page.body.append(script);
+  });
+}
+
+if (location.protocol === "file:") {
+  window.IFrameWorker = IFrameWorker;
+  window.Worker = IFrameWorker;
+}
