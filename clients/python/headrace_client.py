@@ -121,10 +121,11 @@ class JobList(TypedDict):
     cursor: str | None
     total: NotRequired[int | None]
     total_is_exact: NotRequired[bool | None]
+    searched: NotRequired[int | None]
 
 
 class JobRecord(TypedDict):
-    """A job. Lists omit the fields after `correlation_id`."""
+    """A job. Lists omit the fields after `arguments`."""
 
     id: str
     task: str
@@ -146,6 +147,7 @@ class JobRecord(TypedDict):
     tags: list[str]
     metadata: Any
     correlation_id: str | None
+    arguments: dict[str, Any] | None
     args: NotRequired[list[Any] | None]
     kwargs: NotRequired[dict[str, Any] | None]
     unreadable: NotRequired[str]
@@ -263,6 +265,7 @@ class JobFilter(TypedDict):
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
     tag: NotRequired[str | None]
+    arg: NotRequired[str | None]
     worker: NotRequired[str | None]
     text: NotRequired[str | None]
     flow: NotRequired[str | None]
@@ -286,6 +289,7 @@ class DeleteFilter(TypedDict):
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
     tag: NotRequired[str | None]
+    arg: NotRequired[str | None]
     worker: NotRequired[str | None]
     text: NotRequired[str | None]
     flow: NotRequired[str | None]
@@ -435,6 +439,12 @@ class MemoryTrace(TypedDict):
     allocated: int
     peak: int
     growth: list[str]
+
+
+class LogLevelBody(TypedDict):
+    """A level, or one for each logger: `INFO,headrace.store=DEBUG`."""
+
+    level: str
 
 
 class ScheduleRecord(TypedDict):
@@ -587,6 +597,7 @@ class DeadLetter(TypedDict):
     max_attempts: int
     args: list[Any]
     kwargs: dict[str, Any]
+    arguments: dict[str, Any]
     damage: str | None
     tags: list[str]
     metadata: dict[str, Any]
@@ -935,6 +946,30 @@ class WorkerMetrics(TypedDict):
 
     worker: str
     figures: MetricFigures
+
+
+class StoreScale(TypedDict):
+    """The same for all queues together, for workers that serve all of them, and for each queue."""
+
+    target_wait: float
+    workers: int
+    slots: int
+    slots_wanted: float
+    workers_wanted: int
+    seconds_behind: float
+    queues: list[QueueScale]
+
+
+class QueueScale(TypedDict):
+    """What a queue has and what it wants. `seconds_behind` is the wait of a job that is enqueued now."""
+
+    queue: str
+    workers: int
+    slots: int
+    slots_wanted: float
+    workers_wanted: int
+    seconds_behind: float
+    paused: NotRequired[bool]
 
 
 class DayMetrics(TypedDict):
@@ -1397,6 +1432,7 @@ class JobsFindQuery(TypedDict):
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
     tag: NotRequired[str | None]
+    arg: NotRequired[str | None]
     worker: NotRequired[str | None]
     text: NotRequired[str | None]
     flow: NotRequired[str | None]
@@ -1503,6 +1539,13 @@ class MetricsQueuesQuery(TypedDict):
 class MetricsQueueQuery(TypedDict):
     """Parameters of `metrics.queue`."""
 
+    window: NotRequired[str]
+
+
+class MetricsScaleQuery(TypedDict):
+    """Parameters of `metrics.scale`."""
+
+    target_wait: NotRequired[str | None]
     window: NotRequired[str]
 
 
@@ -1726,6 +1769,10 @@ class WorkersApi(_Resource):
         """Stop a worker after its running jobs."""
         return cast("WorkerInfo", self._send("POST", f"/workers/{_quoted(worker_id)}/stop"))
 
+    def set_log_level(self, worker_id: str, /, **body: Unpack[LogLevelBody]) -> WorkerInfo:
+        """Change the log level of a worker's process, until the next change or its end."""
+        return cast("WorkerInfo", self._send("POST", f"/workers/{_quoted(worker_id)}/log-level", body=body))
+
 
 class SchedulesApi(_Resource):
     """Schedules, which enqueue jobs at their times."""
@@ -1905,6 +1952,10 @@ class MetricsApi(_Resource):
     def queue(self, queue: str, /, **query: Unpack[MetricsQueueQuery]) -> QueueMetrics:
         """Return the metrics of one queue."""
         return cast("QueueMetrics", self._send("GET", f"/metrics/queues/{_quoted(queue)}", query=query))
+
+    def scale(self, **query: Unpack[MetricsScaleQuery]) -> StoreScale:
+        """Return how many workers each queue wants, and how many seconds it is behind."""
+        return cast("StoreScale", self._send("GET", "/metrics/scale", query=query))
 
     def tasks(self, **query: Unpack[MetricsTasksQuery]) -> list[TaskMetrics]:
         """Return the metrics of tasks: most failed attempts first, then the busiest."""

@@ -135,9 +135,10 @@ export interface JobList {
   cursor: string | null;
   total?: number | null;
   total_is_exact?: boolean | null;
+  searched?: number | null;
 }
 
-/** A job. Lists omit the fields after `correlation_id`. */
+/** A job. Lists omit the fields after `arguments`. */
 export interface JobRecord {
   id: string;
   task: string;
@@ -159,6 +160,7 @@ export interface JobRecord {
   tags: Array<string>;
   metadata: Json;
   correlation_id: string | null;
+  arguments: Record<string, Json> | null;
   args?: Array<Json> | null;
   kwargs?: Record<string, Json> | null;
   unreadable?: string;
@@ -267,6 +269,7 @@ export interface JobFilter {
   queue?: string | null;
   task?: string | null;
   tag?: string | null;
+  arg?: string | null;
   worker?: string | null;
   text?: string | null;
   flow?: string | null;
@@ -288,6 +291,7 @@ export interface DeleteFilter {
   queue?: string | null;
   task?: string | null;
   tag?: string | null;
+  arg?: string | null;
   worker?: string | null;
   text?: string | null;
   flow?: string | null;
@@ -431,6 +435,11 @@ export interface MemoryTrace {
   growth: Array<string>;
 }
 
+/** A level, or one for each logger: `INFO,headrace.store=DEBUG`. */
+export interface LogLevelBody {
+  level: string;
+}
+
 /** A schedule. Durations are seconds; `next_run` is null while it is paused and when it will not fire again. */
 export interface ScheduleRecord {
   id: string;
@@ -572,6 +581,7 @@ export interface DeadLetter {
   max_attempts: number;
   args: Array<Json>;
   kwargs: Record<string, Json>;
+  arguments: Record<string, Json>;
   damage: string | null;
   tags: Array<string>;
   metadata: Record<string, Json>;
@@ -893,6 +903,28 @@ export interface TaskMetrics {
 export interface WorkerMetrics {
   worker: string;
   figures: MetricFigures;
+}
+
+/** The same for all queues together, for workers that serve all of them, and for each queue. */
+export interface StoreScale {
+  target_wait: number;
+  workers: number;
+  slots: number;
+  slots_wanted: number;
+  workers_wanted: number;
+  seconds_behind: number;
+  queues: Array<QueueScale>;
+}
+
+/** What a queue has and what it wants. `seconds_behind` is the wait of a job that is enqueued now. */
+export interface QueueScale {
+  queue: string;
+  workers: number;
+  slots: number;
+  slots_wanted: number;
+  workers_wanted: number;
+  seconds_behind: number;
+  paused?: boolean;
 }
 
 /** A day in UTC. `max_depth` is the maximum of pending jobs. */
@@ -1313,6 +1345,7 @@ export interface JobsFindQuery {
   queue?: string | null;
   task?: string | null;
   tag?: string | null;
+  arg?: string | null;
   worker?: string | null;
   text?: string | null;
   flow?: string | null;
@@ -1393,6 +1426,11 @@ export interface MetricsQueuesQuery {
 }
 
 export interface MetricsQueueQuery {
+  window?: string;
+}
+
+export interface MetricsScaleQuery {
+  target_wait?: string | null;
   window?: string;
 }
 
@@ -1626,6 +1664,11 @@ export class WorkersApi extends Resource {
   stop(workerId: string): Promise<WorkerInfo> {
     return this.send<WorkerInfo>("POST", `/workers/${quoted(workerId)}/stop`);
   }
+
+  /** Change the log level of a worker's process, until the next change or its end. */
+  setLogLevel(workerId: string, body: LogLevelBody): Promise<WorkerInfo> {
+    return this.send<WorkerInfo>("POST", `/workers/${quoted(workerId)}/log-level`, { body });
+  }
 }
 
 /** Schedules, which enqueue jobs at their times. */
@@ -1840,6 +1883,11 @@ export class MetricsApi extends Resource {
   /** Return the metrics of one queue. */
   queue(queue: string, query: MetricsQueueQuery = {}): Promise<QueueMetrics> {
     return this.send<QueueMetrics>("GET", `/metrics/queues/${quoted(queue)}`, { query });
+  }
+
+  /** Return how many workers each queue wants, and how many seconds it is behind. */
+  scale(query: MetricsScaleQuery = {}): Promise<StoreScale> {
+    return this.send<StoreScale>("GET", "/metrics/scale", { query });
   }
 
   /** Return the metrics of tasks: most failed attempts first, then the busiest. */

@@ -76,12 +76,9 @@ class Worker:
         self._engine = engine
         self._settings = settings
         self._task_names = task_names
-        self._declare = declare
-        self._archive = archive
-        self._listener = listener
+        self._declare, self._archive, self._listener = declare, archive, listener
         self._clock = clock
-        self._drain = drain
-        self._at_most = at_most
+        self._drain, self._at_most = drain, at_most
         self._find_task = find_task
         self._cipher = cipher
         self._hooks = hooks or Hooks()
@@ -387,7 +384,8 @@ class Worker:
         with contextlib.ExitStack() as steps:  # runs in reverse order, each one even if another fails
             steps.callback(self._bell.close)
             steps.callback(self._liveness.close)
-            steps.callback(self._unregister_worker)
+            steps.enter_context(contextlib.suppress(EngineUnavailable))
+            steps.callback(self._engine.unregister_worker, self.id)
             steps.callback(self._sandboxes.stop)
             steps.callback(self._heartbeat.stop)
             steps.callback(self._loop.stop, 1.0)
@@ -396,10 +394,6 @@ class Worker:
             for service in self._services:
                 steps.callback(service.stop)
         self._log("worker.stopped", f"stopped: {self._exchange.completed} completed, {self._exchange.failed} failed")
-
-    def _unregister_worker(self) -> None:
-        with contextlib.suppress(EngineUnavailable):
-            self._engine.unregister_worker(self.id)
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"
