@@ -92,8 +92,6 @@ class Submitter:
         """An id for a new job."""
         return ids.new_id(self._clock.now())
 
-    # -- one job
-
     @traced
     def _submit(self, call: Call[Any]) -> Job[Any]:
         """Insert one job, in one commit with concurrent submissions."""
@@ -181,8 +179,6 @@ class Submitter:
             if unseen or result.id not in jobs:
                 jobs[result.id] = Job(self._services, found or structs.replace(new, id=result.id))
         return [jobs[result.id] for result in results]
-
-    # -- many jobs
 
     @traced
     def _submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
