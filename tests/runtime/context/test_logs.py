@@ -57,14 +57,14 @@ def test_lines_of_any_logger_name_the_job_that_runs_there(
         log.info("before")
         job = speak.enqueue()
     job.wait(PATIENCE)
-    log.info("after")
+    log.info("later")
     found = {"job": job.id, "task": "speak", "queue": "mail", "worker": worker.id, "correlation_id": "request-1"}
     for attempt in (1, 2):
         entry = line(stream, f"attempt {attempt}")
         assert {**found, "attempt": attempt, "n": 1, "api_key": "***", "logger": "shop"}.items() <= entry.items()
     assert {**found, "attempt": 1}.items() <= line(stream, "OSError: again").items()  # the worker's own
     assert line(stream, "before")["correlation_id"] == "request-1"
-    assert line(stream, "after").keys() == {"time", "level", "logger", "message"}
+    assert line(stream, "later").keys() == {"time", "level", "logger", "message"}
 
 
 def test_threads_that_a_coroutine_starts_log_its_job_too(app: Headrace, worker: Worker, stream: StringIO) -> None:
