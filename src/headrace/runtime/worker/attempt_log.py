@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -46,9 +47,9 @@ def _log_by_task(finished: Sequence[tuple[Attempt, Outcome]], worker: str) -> No
 
 
 def log_failure(claim: Claim, outcome: Outcome, worker: str, error: BaseException | None) -> None:
-    """Log a failed attempt, with its stack unless a secret had to be masked in it."""
+    """Log a failed attempt, with its stack unless a secret had to be masked in it or no log can hold its text."""
     is_final = outcome.state is State.FAILED
-    is_shown = error is not None and describe(error).traceback == outcome.error_traceback
+    is_shown = error is not None and _is_loggable(error) and describe(error).traceback == outcome.error_traceback
     log.log(
         logging.ERROR if is_final else logging.WARNING,
         "job %s (%s) %s: %s: %s",
@@ -60,3 +61,11 @@ def log_failure(claim: Claim, outcome: Outcome, worker: str, error: BaseExceptio
         extra=about(claim, worker, "job.failed" if is_final else "job.attempt_failed"),
         exc_info=error if is_shown else None,
     )
+
+
+def _is_loggable(error: BaseException) -> bool:
+    try:
+        "".join(traceback.format_exception(error)).encode()
+    except BaseException:  # surrogates, or an exception whose own __str__ raises anything
+        return False
+    return True
