@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         TaskMetrics,
         WorkerMetrics,
     )
+    from headrace.app.metrics.task_stats import TaskStats
     from headrace.app.retention.archive_records import (
         ArchiveMonth,
         ArchivePartition,
@@ -224,6 +225,7 @@ __all__ = [
     "TaskDurations",
     "TaskMetrics",
     "TaskRules",
+    "TaskStats",
     "TextFormatter",
     "Unique",
     "UnknownTask",
@@ -286,6 +288,7 @@ _LATER = {
     "StoragePart": "headrace.core.health.findings",
     "TaskDurations": "headrace.app.retention.archive_records",
     "TaskMetrics": "headrace.app.metrics.records",
+    "TaskStats": "headrace.app.metrics.task_stats",
     "Webhook": "headrace.app.events.webhooks",
     "Worker": "headrace.runtime.worker.worker",
     "WorkerMetrics": "headrace.app.metrics.records",

@@ -57,6 +57,7 @@ PROMISED = {
     "rules starts_left",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
     "TaskRules": "paused rate concurrency strategy",
+    "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",
     "Retry": "limit backoff base factor cap floor jitter on never on_timeout",
     "Unique": "by key states window on_conflict",

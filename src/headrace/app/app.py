@@ -35,6 +35,7 @@ from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.submit.submitter import Submitter
 
 if TYPE_CHECKING:
+    from headrace.app.metrics.task_stats import TaskStats
     from headrace.core.events.event import Event
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.spool.spool import Spool
@@ -224,6 +225,10 @@ class Headrace:
         """The rules of all tasks that have any, by name."""
         return rules_of_tasks(self.engine)
 
+    def task_stats(self) -> list[TaskStats]:
+        """Each task with its open jobs, its metrics of the last hour, its newest failure and its rules, by name."""
+        return parts.task_stats(self)
+
     def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
         """Change rules of a task; returns all its rules. Workers apply them from their next claim on.
 
@@ -250,6 +255,7 @@ class Headrace:
     aworkers = twin(workers)
     aspooled = twin(spooled)
     atask_rules = twin(task_rules)
+    atask_stats = twin(task_stats)
     aconfigure_task = twin(configure_task)
     apause_task = twin(pause_task)
     aresume_task = twin(resume_task)

@@ -450,6 +450,7 @@ RECORDS: tuple[str, ...] = (
     "QueueStats",
     "QueueRules",
     "TaskRules",
+    "TaskStats",
     "WorkerInfo",
     "HistoryEntry",
     "AttemptError",
