@@ -25,6 +25,7 @@ from headrace.app.workers import WorkerInfo
 from headrace.core.codec.result_refs import ParentFailure
 from headrace.core.events.history import AttemptError, HistoryEntry
 from headrace.core.jobs.count import JobCount
+from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Lifecycle
@@ -163,6 +164,7 @@ __all__ = [
     "DuplicateJob",
     "EngineUnavailable",
     "Event",
+    "Explanation",
     "Finding",
     "Flow",
     "FlowNotFound",
@@ -205,6 +207,7 @@ __all__ = [
     "QueueNotFound",
     "QueueRules",
     "QueueStats",
+    "Remedy",
     "RequeueResult",
     "Restored",
     "ResultUnavailable",

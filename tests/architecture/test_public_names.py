@@ -95,6 +95,8 @@ PROMISED = {
     "DayMetrics": "day figures max_depth queue task",
     "Backup": "path jobs bytes",
     "Restored": "jobs released",
+    "Explanation": "cause remedy more sentence text plus",
+    "Remedy": "verb target command words",
     "Finding": "code sentence advice count repairable note examples",
     "JobContextFilter": "filter",
     "TextFormatter": "format",

@@ -293,9 +293,9 @@ class FlowRun:
         late = f"flow {self.id} ({self.name}) is not finished after {deadline.seconds:g} s"
         text = f"{late}: {done} of {total} jobs have finished"
         row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
-        return TimeoutError(
-            text if row is None else f"{text}; job {row.id} ({row.task}) has not: {self._services.explain(row)}"
-        )
+        if row is None:
+            return TimeoutError(text)
+        return TimeoutError(f"{text}; job {row.id} ({row.task}) has not: {self._services.explain(row).sentence}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FlowRun) and other.id == self.id

@@ -58,7 +58,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "job": summary_of(job),
         "row": job.row,
-        "why": job.why(),
+        "why": job.explain(),
         "periods": periods,
         "timeline": draw_timeline(periods),
         "waited": sum(period.seconds for period in periods if period.state in NOT_STARTED),
