@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from headrace.app.app import Headrace
 from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.jobs.states import State
+from headrace.core.urls import redacted_url
 from headrace.web.pages import chart_data, charts, formatting
 from headrace.web.pages.job_view import JobSummary, summaries
 from headrace.web.pages.page_cache import totals
@@ -54,6 +56,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "workers": workers,
         "warnings": list(warnings(request, queues, workers)),
         "healthy_text": _healthy_text(queues, workers),
+        "first_steps": [] if queues or workers else first_steps(request.app),
         "tiles": list(_tiles(request, count, queues, workers)),
         "time_charts": chart_data.queue_charts(request, chart_data.window_of(request)),
         "window": chart_data.window_of(request),
@@ -62,6 +65,18 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "failures": request.page_cache.shared(recent, request.app, State.FAILED),
         "running": request.page_cache.shared(recent, request.app, State.RUNNING),
     }
+
+
+def first_steps(app: Headrace) -> list[tuple[str, str]]:
+    """What to do with an empty store: a sentence and a command for this store."""
+    url = shlex.quote(redacted_url(app.settings.url))
+    task = next(iter(sorted(app.tasks)), "add")
+    call = shlex.quote(task) if task in app.tasks else "add '[2, 3]'"
+    return [
+        ("Start a worker, where your code is:", f"headrace worker --app tasks:app --url {url}"),
+        ("Enqueue a job of one of your tasks:", f"headrace enqueue {call} --url {url}"),
+        ("Ask why a job does not run:", f"headrace why ID --url {url}"),
+    ]
 
 
 def recent(app: Headrace, state: State) -> list[JobSummary]:
