@@ -34,6 +34,7 @@ class GraphNode(Struct, frozen=True):
     id: str
     label: str
     state: str
+    task: str = ""  # jobs of one task may be drawn as one
 
 
 class JobGraph(Struct, frozen=True):

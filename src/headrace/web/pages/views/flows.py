@@ -53,7 +53,7 @@ def count_of(run: FlowRun) -> dict[str, int]:
 def draw_graph(request: PageRequest, run: FlowRun) -> Any:
     graph = run.graph()
     job_graph = JobGraph(
-        [GraphNode(node["id"], node["task"], node["state"]) for node in graph["nodes"]],
+        [GraphNode(node["id"], node["name"], node["state"], node["task"]) for node in graph["nodes"]],
         [(edge["from"], edge["to"]) for edge in graph["edges"]],
     )
     drawn_graph = flow_graph.graph(
