@@ -10,7 +10,9 @@ from typing import Any
 from markupsafe import Markup
 from msgspec import Struct
 
+from headrace.app.alerts.records import Alert
 from headrace.app.app import Headrace
+from headrace.app.metrics.records import QueueMetrics
 from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.jobs.states import State
@@ -22,6 +24,9 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 RECENT = 8
+_MAX_SHOWN = 3  # warnings that are visible at once
+_MAX_OF_RULE = 2  # alerts of one rule with a line of their own
+_MANY = 100  # pending jobs from which a growing queue is a warning
 _LONG_WAIT = 300.0  # seconds of waiting after which the oldest pending job is a warning
 
 
@@ -44,7 +49,7 @@ class OverviewWarning(Struct, frozen=True, kw_only=True):
 
     text: str
     link: str = ""
-    label: str = "Look"
+    subject: str = ""
     critical: bool = False
 
 
@@ -54,7 +59,8 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "queues": sorted(queues, key=_by_open_jobs),
         "workers": workers,
-        "warnings": list(warnings(request, queues, workers)),
+        "warnings": sorted(warnings(request, queues, workers), key=lambda warning: not warning.critical),
+        "max_shown": _MAX_SHOWN,
         "healthy_text": _healthy_text(queues, workers),
         "first_steps": [] if queues or workers else first_steps(request.app),
         "tiles": list(_tiles(request, count, queues, workers)),
@@ -85,13 +91,35 @@ def recent(app: Headrace, state: State) -> list[JobSummary]:
 
 
 def drained_in(request: PageRequest) -> dict[str, str]:
-    """The time until each queue is empty at the rate of the last minute."""
+    """The time until each queue is empty at the rate of the last minute, or how fast it grows."""
     metrics = request.page_cache.metrics() if request.app.settings.events else None
     waiting = [] if metrics is None else [queue_metrics for queue_metrics in metrics.queues if queue_metrics.eta != 0]
     return {
-        queue_metrics.queue: "never" if queue_metrics.eta is None else formatting.span(queue_metrics.eta)
+        queue_metrics.queue: drained_text(queue_metrics, growth_of(queue_metrics, metrics.window if metrics else 60.0))
         for queue_metrics in waiting
     }
+
+
+def growth_of(queue_metrics: QueueMetrics, window: float) -> int:
+    """By how many jobs a minute the queue grows; 0 if it does not."""
+    figures = queue_metrics.figures
+    finished = (figures.completed + figures.failed + figures.cancelled) / window
+    return max(round(60 * (figures.enqueue_rate - finished)), 0)
+
+
+def drained_text(queue_metrics: QueueMetrics, growth: int) -> str:
+    if queue_metrics.eta is not None:
+        return formatting.span(queue_metrics.eta)
+    return f"grows by {formatting.brief(growth)} a minute" if growth else "never"
+
+
+def growing(request: PageRequest) -> dict[str, int]:
+    """The queues that grow, by how many jobs a minute."""
+    metrics = request.page_cache.metrics() if request.app.settings.events else None
+    if metrics is None:
+        return {}
+    found = {one.queue: growth_of(one, metrics.window) for one in metrics.queues if one.eta is None}
+    return {queue: growth for queue, growth in found.items() if growth}
 
 
 def _by_open_jobs(stats: QueueStats) -> tuple[int, str]:
@@ -103,22 +131,44 @@ def warnings(
 ) -> Iterator[OverviewWarning]:
     """Warnings, most severe first: alerts and obvious problems."""
     firing = [alert for alert in request.page_cache.alerts() if alert.state in ("firing", "acknowledged")]
-    for alert in firing:
-        if alert.state == "firing" and not alert.silenced:
-            yield OverviewWarning(
-                text=alert.summary, link=request.url("/alerts"), critical=alert.severity == "critical"
-            )
-    covered_queues = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or silenced
-    yield from _worker_warnings(request, [stats for stats in queues if stats.queue not in covered_queues], workers)
+    yield from _alert_warnings(request, [one for one in firing if one.state == "firing" and not one.silenced])
+    # A fact that an alert states, even a silenced one, is not stated again.
+    covered = {(alert.rule, alert.labels.get("queue")) for alert in firing}
+    served = [stats for stats in queues if ("no_worker", stats.queue) not in covered]
+    yield from _worker_warnings(request, served, workers)
+    growth = growing(request)
     for stats in queues:
         link = request.url(f"/queues/{stats.queue}")
         waiting_time = 0.0 if stats.oldest_pending is None else (request.now - stats.oldest_pending).total_seconds()
         if stats.paused:
             pending_text = f" with {formatting.exact(stats.pending)} pending." if stats.pending else "."
             yield OverviewWarning(text=f"Queue {stats.queue} is paused{pending_text}", link=link)
-        elif stats.workers and waiting_time > _LONG_WAIT:
+        elif stats.workers and stats.pending >= _MANY and growth.get(stats.queue):
+            pace, pending_text = formatting.exact(growth[stats.queue]), formatting.exact(stats.pending)
+            text = f"Queue {stats.queue} grows by {pace} a minute; {pending_text} jobs are pending."
+            yield OverviewWarning(text=text, link=link)
+        elif stats.workers and waiting_time > _LONG_WAIT and ("oldest_job", stats.queue) not in covered:
             yield OverviewWarning(
                 text=f"In queue {stats.queue} a job has been pending for {formatting.span(waiting_time)}.", link=link
+            )
+
+
+def _alert_warnings(request: PageRequest, firing: Sequence[Alert]) -> Iterator[OverviewWarning]:
+    """A line for each rule and subject; many alerts of one rule are one line."""
+    bursts = {alert.labels.get("task") for alert in firing if alert.rule == "dead_letter_burst"}
+    by_rule: dict[str, list[Alert]] = {}
+    for alert in firing:
+        if alert.rule != "dead_letter" or alert.labels.get("task") not in bursts:
+            by_rule.setdefault(alert.rule, []).append(alert)
+    for rule, alerts in by_rule.items():
+        shown = alerts[:1] if len(alerts) > _MAX_OF_RULE else alerts
+        for alert in shown:
+            more = f", and {len(alerts) - 1} more like this" if len(alerts) > _MAX_OF_RULE else ""
+            yield OverviewWarning(
+                text=f"{alert.summary}{more}",
+                subject=rule,
+                link=request.url("/alerts", rule=rule),
+                critical=alert.severity == "critical",
             )
 
 
