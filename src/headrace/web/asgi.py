@@ -34,7 +34,7 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path."""
     settings = settings_with(app, options)
     credentials = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
-    dashboard = login.dashboard(app)
+    dashboard = login.dashboard(app, settings.web_label)
     # The dashboard's routes come last: its last route matches every path.
     routes: list[BaseRoute] = [
         *monitoring.ROUTES,

@@ -18,9 +18,9 @@ from headrace.web.security import sessions
 from headrace.web.security.middleware import FORM_FIELD, context_of, refuse_forgery
 
 
-def dashboard(app: Headrace) -> PageRouter:
+def dashboard(app: Headrace, label: str | None = None) -> PageRouter:
     """The dashboard of an app."""
-    return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record)
+    return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record, label)
 
 
 def routes(router: PageRouter) -> list[BaseRoute]:

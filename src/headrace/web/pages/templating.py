@@ -65,8 +65,9 @@ def compile_all() -> None:
 class Templates:
     """Renders pages, whole or without the frame."""
 
-    def __init__(self, views: Sequence[View]) -> None:
+    def __init__(self, views: Sequence[View], label: str | None = None) -> None:
         self._navigation = [view for view in views if view.label]
+        self._label = label or ""
 
     def render(
         self, template: str, request: PageRequest, view_variables: Mapping[str, Any], *, part: bool = False
@@ -80,11 +81,21 @@ class Templates:
             "distance": lambda moment: formatting.distance(moment, request.now),
             "navigation": self._navigation,
             "theme": _theme(request),
+            "label": self._label,
+            "label_color": label_color(self._label),
             "topics": (),
             "flash": None,
             **view_variables,
         }
         return environment().get_template(template).render(variables)
+
+
+def label_color(label: str) -> str:
+    """The color of an environment: red for production, amber for one before it, green for others."""
+    name = label.casefold()
+    if name.startswith(("prod", "live")):
+        return "bad"
+    return "warn" if name.startswith(("stag", "pre", "uat", "qa")) else "good"
 
 
 def _theme(request: PageRequest) -> str:
