@@ -11,13 +11,31 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from headrace.core.jobs.states import State
+from headrace.core.jobs.states import State, Trigger
 from headrace.web.pages import charts, formatting
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
+# The events of a history in the words of a reader; one that is not here is its own word.
+EVENT_WORDS = {
+    Trigger.SUBMIT.value: "enqueued",
+    Trigger.PROMOTE.value: "due",
+    Trigger.UNBLOCK.value: "parents finished",
+    Trigger.CLAIM.value: "started",
+    Trigger.SUCCEED.value: "completed",
+    Trigger.RETRY.value: "failed, to be retried",
+    Trigger.SNOOZE.value: "snoozed",
+    Trigger.RELEASE.value: "given back",
+    Trigger.FAIL.value: "failed",
+    Trigger.LEASE_EXPIRED.value: "worker lost",
+    Trigger.CANCEL.value: "cancelled",
+    Trigger.EXPIRE.value: "expired",
+    Trigger.REVIVE.value: "retried by an operator",
+    Trigger.HURRY.value: "promoted by an operator",
+    Trigger.UPDATE.value: "changed by an operator",
+}
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
 
 
@@ -51,7 +69,7 @@ def environment() -> Environment:
     env.filters |= {name: getattr(formatting, name) for name in _FILTERS}
     env.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
     env.filters["coded"] = coded
-    env.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
+    env.globals |= {"charts": charts, "STATES": list(State), "EVENT_WORDS": EVENT_WORDS, "version": static_version()}
     return env
 
 

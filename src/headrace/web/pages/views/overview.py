@@ -177,14 +177,12 @@ def _worker_warnings(
 ) -> Iterator[OverviewWarning]:
     pending = sum(stats.pending for stats in queues)
     if pending and all(worker.silent for worker in workers):
-        text = f"No worker is alive, and {formatting.exact(pending)} jobs are pending. Start one with: headrace worker"
+        text = f"No worker is alive, and {_pending_text(pending)}. Start one with: headrace worker"
         yield OverviewWarning(text=text, link=request.url("/workers"), critical=True)
         return
     for stats in queues:
         if stats.pending and not stats.workers and not stats.paused:
-            text = (
-                f"No live worker serves queue {stats.queue}, where {formatting.exact(stats.pending)} jobs are pending."
-            )
+            text = f"No live worker serves queue {stats.queue}, where {_pending_text(stats.pending)}."
             yield OverviewWarning(text=text, link=request.url(f"/queues/{stats.queue}"), critical=True)
     for worker in workers:
         if worker.silent:
@@ -193,6 +191,10 @@ def _worker_warnings(
         elif worker.stalled:
             text = f"Worker {worker.id} is alive, but stalled in part: {', '.join(worker.stalled)}. Restart it."
             yield OverviewWarning(text=text, link=request.url(f"/workers/{worker.id}"), critical=True)
+
+
+def _pending_text(count: int) -> str:
+    return "1 job is pending" if count == 1 else f"{formatting.exact(count)} jobs are pending"
 
 
 def _healthy_text(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
@@ -219,7 +221,9 @@ def _tiles(
         chart=charts.gauge(busy / slots, f"{busy} of {slots} slots busy", "running") if slots else None,
     )
     later_jobs = count[State.SCHEDULED] + count[State.WAITING]
-    yield Tile(**_count_fields(request, count, State.RETRYING), note=f"{formatting.brief(later_jobs)} for later")
+    yield Tile(
+        **_count_fields(request, count, State.RETRYING), note=f"{formatting.brief(later_jobs)} scheduled or waiting"
+    )
     yield Tile(
         **_count_fields(request, count, State.FAILED),
         note="kept in the store",
