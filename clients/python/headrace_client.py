@@ -324,11 +324,21 @@ class HistoryEntry(TypedDict):
 
 
 class Why(TypedDict):
-    """Why a job is not running now, or what it is doing, in one sentence."""
+    """Why a job is not running now, or what it is doing, in one sentence; and what can be done about it."""
 
     id: str
     state: str
     why: str
+    remedy: NotRequired[Remedy | None]
+
+
+class Remedy(TypedDict):
+    """What an operator can do: a verb, the name or id it applies to, and the command line that does it."""
+
+    verb: Literal["promote_job", "raise_queue_limit", "raise_task_limit", "resume_queue", "resume_task", "resume_worker", "retry_job", "send_signal", "show_dead_letter", "start_worker"]
+    target: str
+    command: str
+    words: NotRequired[str]
 
 
 class JobChange(TypedDict):

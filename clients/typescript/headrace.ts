@@ -326,11 +326,20 @@ export interface HistoryEntry {
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
 export type Trigger = "cancel" | "claim" | "delete" | "event" | "expire" | "fail" | "hurry" | "lease lost" | "lease_expired" | "promote" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
 
-/** Why a job is not running now, or what it is doing, in one sentence. */
+/** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
   id: string;
   state: string;
   why: string;
+  remedy?: Remedy | null;
+}
+
+/** What an operator can do: a verb, the name or id it applies to, and the command line that does it. */
+export interface Remedy {
+  verb: "promote_job" | "raise_queue_limit" | "raise_task_limit" | "resume_queue" | "resume_task" | "resume_worker" | "retry_job" | "send_signal" | "show_dead_letter" | "start_worker";
+  target: string;
+  command: string;
+  words?: string;
 }
 
 /** Fields to change; omitted fields stay. */

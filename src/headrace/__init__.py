@@ -25,6 +25,7 @@ from headrace.app.workers import WorkerInfo
 from headrace.core.codec.result_refs import ParentFailure
 from headrace.core.events.history import AttemptError, HistoryEntry
 from headrace.core.jobs.count import JobCount
+from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Lifecycle
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
         TaskMetrics,
         WorkerMetrics,
     )
+    from headrace.app.metrics.task_stats import TaskStats
     from headrace.app.retention.archive_records import (
         ArchiveMonth,
         ArchivePartition,
@@ -164,6 +166,7 @@ __all__ = [
     "DuplicateJob",
     "EngineUnavailable",
     "Event",
+    "Explanation",
     "Finding",
     "Flow",
     "FlowNotFound",
@@ -207,6 +210,7 @@ __all__ = [
     "QueueRules",
     "QueueScale",
     "QueueStats",
+    "Remedy",
     "RequeueResult",
     "Restored",
     "ResultUnavailable",
@@ -228,6 +232,7 @@ __all__ = [
     "TaskDurations",
     "TaskMetrics",
     "TaskRules",
+    "TaskStats",
     "TextFormatter",
     "Unique",
     "UnknownTask",
@@ -292,6 +297,7 @@ _LATER = {
     "StoragePart": "headrace.core.health.findings",
     "TaskDurations": "headrace.app.retention.archive_records",
     "TaskMetrics": "headrace.app.metrics.records",
+    "TaskStats": "headrace.app.metrics.task_stats",
     "Webhook": "headrace.app.events.webhooks",
     "Worker": "headrace.runtime.worker.worker",
     "WorkerMetrics": "headrace.app.metrics.records",

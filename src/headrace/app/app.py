@@ -10,22 +10,19 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
-from msgspec import structs
-
 from headrace.app import parts
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
 from headrace.app.forking import start_afresh_after_fork
 from headrace.app.hook_methods import HookMethods
 from headrace.app.jobs.jobs import Jobs
-from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
+from headrace.app.queues.queues import Queue, QueueStats, all_stats
+from headrace.app.queues.task_rule_methods import TaskRuleMethods
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.services.declared_tasks import declare
 from headrace.app.services.services import Services
 from headrace.app.surfaces import ASGI, WSGI, BackgroundReads, asgi_of, load_extensions, wsgi_of
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
-from headrace.core.jobs.queue_rules import TaskRules
-from headrace.core.queues.rules_text import changed
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_name, check_text
 from headrace.engines.protocol.engine import Engine
@@ -39,6 +36,7 @@ from headrace.runtime.submit.submitter import Submitter
 
 if TYPE_CHECKING:
     from headrace.app.lifespan import Lifespan, WebApp
+    from headrace.app.metrics.task_stats import TaskStats
     from headrace.core.events.event import Event
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.spool.spool import Spool
@@ -50,7 +48,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Headrace(HookMethods):
+class Headrace(HookMethods, TaskRuleMethods):
     """A background-job system on one store.
 
     `url` is `sqlite:///file.db`, `memory://`, `postgresql://…` or `redis://…`; without it $HEADRACE_URL, else
@@ -225,26 +223,9 @@ class Headrace(HookMethods):
         """Set the log level of a worker's process, such as "INFO,headrace.store=DEBUG"; False if it is unknown."""
         return self.services.set_log_level(worker_id, level)
 
-    def task_rules(self) -> dict[str, TaskRules]:
-        """The rules of all tasks that have any, by name."""
-        return rules_of_tasks(self.engine)
-
-    def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
-        """Change rules of a task; returns all its rules. Workers apply them from their next claim on.
-
-        `rate` limits starts ("10/s"), `burst` the starts at once after a pause, `concurrency` the running jobs over all
-        queues and workers. `strategy` is the order among its own jobs, which overrides the queue's: priority, fifo,
-        lifo, weighted_random or fresh_first. None removes a rule.
-        """
-        return change_task_rules(self.engine, name, lambda before: changed(before, rules))
-
-    def pause_task(self, name: str) -> None:
-        """Pause a task: workers start none of its jobs. Running jobs and other tasks continue."""
-        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=True))
-
-    def resume_task(self, name: str) -> None:
-        """Resume a task."""
-        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=False))
+    def task_stats(self) -> list[TaskStats]:
+        """Each task with its open jobs, its metrics of the last hour, its newest failure and its rules, by name."""
+        return parts.task_stats(self)
 
     def spooled(self) -> int:
         """The number of jobs in the spool, waiting for the server; 0 without a spool."""
@@ -254,10 +235,7 @@ class Headrace(HookMethods):
     aqueues = twin(queues)
     aworkers = twin(workers)
     aspooled = twin(spooled)
-    atask_rules = twin(task_rules)
-    aconfigure_task = twin(configure_task)
-    apause_task = twin(pause_task)
-    aresume_task = twin(resume_task)
+    atask_stats = twin(task_stats)
 
     # -- workers
 

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from headrace.app.events.webhooks import Webhooks
     from headrace.app.flows import Flows
     from headrace.app.metrics.metrics import Metrics
+    from headrace.app.metrics.task_stats import TaskStats
     from headrace.app.retention.lifecycle import Lifecycles
     from headrace.app.schedules.schedules import Schedules
+    from headrace.app.workers import WorkerInfo
 
 
 class AppParts(Protocol):
@@ -35,7 +37,12 @@ class AppParts(Protocol):
     tasks: dict[str, Task[..., Any, Any]]
 
     @property
+    def metrics(self) -> Metrics: ...
+
+    @property
     def webhooks(self) -> Webhooks: ...
+
+    def workers(self) -> list[WorkerInfo]: ...
 
     def task_by_name(self, name: str) -> Task[..., Any, Any]: ...
 
@@ -80,6 +87,15 @@ def metrics(app: AppParts) -> Metrics:
     from headrace.app.metrics.metrics import Metrics
 
     return Metrics(app.services, app.settings)
+
+
+def task_stats(app: AppParts, only: str | None = None) -> list[TaskStats]:
+    """Each task with its numbers and rules; with `only`, that one."""
+    from headrace.app.metrics.task_stats import task_stats as read_stats
+
+    known = {*app.registry.names(), *(name for worker in app.workers() for name in worker.tasks)}
+    figures = app.metrics.by_task() if app.settings.events else {}
+    return read_stats(app.engine, app.services.clock.now(), known, figures, only)
 
 
 def admin(app: AppParts) -> Admin:

@@ -40,7 +40,7 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     settings = settings_with(app, options)
     users = settings.credentials("web_auth") if site_auth is None else ()
     credentials = Credentials(users, settings.credentials("web_tokens"))
-    dashboard = login.dashboard(app)
+    dashboard = login.dashboard(app, settings.web_label)
     # The dashboard's routes come last: its last route matches every path.
     routes: list[BaseRoute] = [
         *monitoring.ROUTES,

@@ -614,6 +614,25 @@ async def _enqueued(task: AnyTask) -> Job[Any]:
     return await task.aenqueue()
 
 
+def test_a_node_is_shown_by_its_name_and_keeps_its_metadata(app: Headrace) -> None:
+    flow = app.flow("import")
+    tagged = app.task_by_name("load").using(metadata={"source": "crm"})
+    flow.add(tagged.bind(1), name="load users")
+    flow.add(tagged.bind(2))
+    run = flow.enqueue()
+    assert [(node["name"], node["task"]) for node in run.graph()["nodes"]] == [("load users", "load"), ("load", "load")]
+    assert run.jobs[0].metadata == {"source": "crm", "name": "load users"}
+    assert "load users" in run.mermaid()
+    assert "load users" in run.svg()
+
+
+@pytest.mark.parametrize("name", ["", 7])
+def test_a_node_without_a_proper_name_is_refused(app: Headrace, name: Any) -> None:
+    flow = app.flow("import")
+    with pytest.raises(InvalidJob, match="name"):
+        flow.add(app.task_by_name("load").bind(1), name=name)
+
+
 def test_flows_are_listed_newest_first_and_found_by_id(app: Headrace, give: AnyTask) -> None:
     runs = [group(give.bind(n), give.bind(n)).enqueue() for n in range(3)]
     assert app.flows.list() == runs[::-1]

@@ -237,6 +237,6 @@ def test_why_names_the_store_status(source: Engine, store_status: StoreStatus, e
     source.insert([new_job("waits"), new_job("runs", queue="mail")])
     claim_from(source, "mail")
     now = source.clock.now()
-    assert explain(row(source, "waits"), source.queries, now, store_status).startswith(expected)
-    assert explain(row(source, "runs"), source.queries, now, store_status).startswith("It is running")
-    assert "No worker is alive" in explain(row(source, "waits"), source.queries, now)
+    assert explain(row(source, "waits"), source.queries, now, store_status).cause.startswith(expected)
+    assert explain(row(source, "runs"), source.queries, now, store_status).cause.startswith("It is running")
+    assert "No worker is alive" in explain(row(source, "waits"), source.queries, now).cause

@@ -30,7 +30,9 @@ def test_an_alert_is_listed_acknowledged_and_found_by_the_doctor(shell: Shell, a
     assert shell("alerts").err == "no alert fires\n"
     ran = shell("alerts", "evaluate")
     assert ran.code == 1, "a critical one fires"
-    assert ran.out.splitlines()[0].startswith("firing: no_worker: queue mail: jobs are pending")
+    assert ran.out.splitlines()[0].startswith(
+        "firing: no_worker: no live worker serves queue mail, where 1 job is pending"
+    )
     [alert] = shell("alerts", "--json").json
     assert (alert["rule"], alert["severity"], alert["state"]) == ("no_worker", "critical", "firing")
     assert "no_worker" in shell("alerts", "list", "--severity", "critical", "--unacknowledged").out
@@ -52,7 +54,7 @@ def test_an_alert_is_listed_acknowledged_and_found_by_the_doctor(shell: Shell, a
 def test_rules_are_created_changed_tested_and_deleted(shell: Shell, app: Headrace) -> None:
     made = shell("alerts", "rule", "add", "busy", "--when", "depth > 0", "--per", "queue", "--for", "5m", "--json").json
     assert (made["when"], made["per"], made["for_"], made["state"]) == ("depth > 0", ["queue"], 300, "ok")
-    assert "holds  queue mail: depth > 0 (depth is 1)" in shell("alerts", "rule", "test", "busy").out
+    assert "holds  queue mail: depth is 1 (depth > 0)" in shell("alerts", "rule", "test", "busy").out
     tried = shell("alerts", "rule", "test", "--when", "depth > 5", "--json").json
     assert [one["holds"] for one in tried] == [False]
     shell("alerts", "rule", "set", "busy", "--label", "team=ops", "--disabled")

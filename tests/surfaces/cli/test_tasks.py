@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace import Headrace
+from headrace import Headrace, PermanentError
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
 from tests.support.command_line import Shell, end
 from tests.support.waiting import PATIENCE, eventually
@@ -34,15 +34,39 @@ def app(shell: Shell) -> Iterator[Headrace]:
 
 
 def test_tasks_are_paused_listed_and_resumed(shell: Shell, app: Headrace) -> None:
-    assert shell("tasks") == (0, "", "no task is paused or has other rules\n")
-    assert shell("tasks", "list", "--json").json == []
+    assert [(one["task"], one["pending"], one["rules"]) for one in shell("tasks", "list", "--json").json] == [
+        ("send", 1, {})
+    ]
     assert shell("tasks", "pause", "send").out == "task send is paused\n"
     assert app.task_rules() == {"send": TaskRules(paused=True)}
     head, line = shell("tasks").out.splitlines()
-    assert (head.split(), line.split()) == (["TASK", "RULES"], ["send", "paused=true"])
-    assert shell("tasks", "--json").json == [{"task": "send", "rules": {"paused": True}}]
+    assert head.startswith("TASK ")
+    assert head.endswith("LAST FAILURE  RULES")
+    assert line.split() == ["send", "1", "0", "0/h", "0", "-", "-", "-", "paused=true"]
+    assert [(one["task"], one["paused"]) for one in shell("tasks", "--json").json] == [("send", True)]
     assert shell("tasks", "resume", "send").out == "task send is open\n"
     assert app.task_rules() == {}
+
+
+def test_a_task_is_listed_with_its_numbers_and_its_newest_failure(shell: Shell, app: Headrace) -> None:
+    @app.task(name="refuse")
+    def refuse() -> None:
+        raise PermanentError("no address")
+
+    with app.worker():
+        refuse.enqueue().wait(PATIENCE)
+        shown = {one["task"]: one for one in shell("tasks", "--json").json}
+    assert (shown["refuse"]["known"], shown["refuse"]["figures"]["errors"]) == (True, 1)
+    assert shown["refuse"]["last_error"] == "PermanentError: no address"
+    assert shown["send"]["last_failure"] is None
+    line = next(line for line in shell("tasks").out.splitlines() if line.startswith("refuse"))
+    assert line.split()[4:6] == ["1", "100.0%"]
+
+
+def test_a_new_store_has_no_task(shell: Shell) -> None:
+    with shell.app() as app:
+        app.queue("mail").pause()
+    assert shell("tasks").err == "no task is known yet: no worker runs, and no job was enqueued in the last hour\n"
 
 
 def test_an_unknown_task_is_paused_with_a_warning(shell: Shell, app: Headrace) -> None:

@@ -451,6 +451,7 @@ RECORDS: tuple[str, ...] = (
     "QueueStats",
     "QueueRules",
     "TaskRules",
+    "TaskStats",
     "WorkerInfo",
     "HistoryEntry",
     "AttemptError",

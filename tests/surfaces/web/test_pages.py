@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,26 @@ class Inline(HTMLParser):
         ]
         if named.get("id"):
             self.ids.append(str(named["id"]))
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("label", "color"), [("production", "bad"), ("Staging 2", "warn"), ("<b>laptop</b>", "good"), (None, None)]
+)
+def test_the_environment_is_named_beside_the_name_and_in_the_title(
+    app: Headrace, label: str | None, color: str | None
+) -> None:
+    client = Client(app.asgi(label=label) if label else app.asgi())
+    for headers in ({}, {"X-Headrace-Part": "main"}):
+        text = client.get("/queues", headers=headers).text
+        suffix = f" {escape(label)}" if label else ""
+        assert f"<title>Queues · headrace{suffix}</title>" in text
+    text = client.get("/queues").text
+    assert (
+        (f'<span class="tag {color}" id="label">{escape(label)}</span>' in text)
+        if label
+        else ('id="label"' not in text)
+    )
 
 
 def test_every_page_is_served_without_inline_code(app: Headrace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from headrace.core.alerts.alert import (
     SilenceRow,
     acknowledge,
     evaluate,
+    format_summary,
     is_removable,
     key_of,
     resolve,
@@ -68,7 +70,7 @@ def test_it_fires_when_it_has_held_for_so_long_and_is_resolved_when_it_does_not_
     assert story.look(1, True) == ("raised", True)
     assert story.alert is not None
     assert (story.state, story.alert.since, story.alert.fired_at) == ("firing", at(0), at(1))
-    assert story.alert.summary == "depth > 10 (depth is 11)"
+    assert story.alert.summary == "depth is 11 (depth > 10)"
     assert story.look(2, True) == (None, False)
     assert story.look(3, False) == ("resolved", True)
     assert (story.state, story.alert.resolved_at, story.alert.id) == ("resolved", at(3), "id1")
@@ -276,3 +278,39 @@ def test_shipped_rules_hold_where_they_should(name: str, calm: dict[str, Any], b
     assert condition.evaluate(Figures(**calm), {}).holds is False
     assert condition.evaluate(Figures(**bad), {}).holds is True
     assert condition.evaluate(Figures(), {}).holds is None
+
+
+@pytest.mark.parametrize(
+    ("summary", "expected"),
+    [
+        ("queue {queue} has {depth} pending jobs", "queue mail has 1,204 pending jobs"),
+        ("{depth:job is|jobs are} pending", "queue mail: 1,204 jobs are pending"),
+        ("busy", "queue mail: busy (depth is 1,204)"),
+        ("queue {queue} is busy", "queue mail is busy (depth is 1,204)"),
+        ("{color} {depth", "queue mail: {color} {depth (depth is 1,204)"),
+        (None, "queue mail: depth is 1,204 (depth > 10)"),
+    ],
+)
+def test_a_summary_is_a_sentence_with_labels_and_figures(summary: str | None, expected: str) -> None:
+    rule = AlertRuleRow(name="deep", when="depth > 10", per=("queue",), summary=summary)
+    assert format_summary(rule, {"queue": "mail"}, {"depth": 1204.0}) == expected
+
+
+def test_shipped_summaries_name_the_task_the_number_and_the_reason() -> None:
+    labels = {"task": "mail.receipt", "reason": "attempts_used_up"}
+    told = [format_summary(SHIPPED["dead_letter"], labels, {"dead_entered[5m]": number}) for number in (1.0, 138.0)]
+    assert told == [
+        "mail.receipt: 1 job failed for good in 5 minutes (attempts used up)",
+        "mail.receipt: 138 jobs failed for good in 5 minutes (attempts used up)",
+    ]
+    figures = {"run_p99[5m]": 3.0, "baseline(run_p99[5m])": 1.0, "completed[5m]": 30.0}
+    slow = format_summary(SHIPPED["slow_task"], {"task": "resize"}, figures)
+    assert slow.startswith("task resize takes 3")
+    assert SHIPPED["dead_letter"].severity == "warning"
+    assert SHIPPED["dead_letter_burst"].severity == "critical"
+
+
+def test_every_shipped_summary_has_values_for_its_placeholders() -> None:
+    for shipped in SHIPPED.values():
+        names = re.findall(r"\{(\w+)", shipped.summary or "")
+        assert [name for name in names if name not in shipped.per if name not in shipped.when] == [], shipped.name

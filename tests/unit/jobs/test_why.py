@@ -60,7 +60,7 @@ class Counter:
 
 
 def why(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = (), pending: int = 3) -> str:
-    return explain(job, cast(Queries, Counter(list(workers), paused, pending)), NOW)
+    return explain(job, cast(Queries, Counter(list(workers), paused, pending)), NOW).sentence
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
@@ -130,7 +130,30 @@ def test_workers_that_do_not_know_the_task_do_not_help() -> None:
 
 @pytest.mark.parametrize("state", ["paused", "stopping", "starting"])
 def test_workers_that_are_paused_or_stopping_do_not_help(state: str) -> None:
-    assert why(row(), worker(state=state)) == "Every worker of queue 'default' is paused or stopping."
+    advice = "; resume one with `headrace workers resume w1`" if state == "paused" else ""
+    assert why(row(), worker(state=state)) == f"Every worker of queue 'default' is paused or stopping{advice}."
+
+
+def test_the_remedy_names_a_verb_a_target_and_a_command() -> None:
+    def remedy(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = ()) -> tuple[str, str, str] | None:
+        found = explain(job, cast(Queries, Counter(list(workers), paused, 0)), NOW).remedy
+        return None if found is None else (found.verb, found.target, found.command)
+
+    assert remedy(row(), paused=("default",)) == ("resume_queue", "default", "headrace queues resume default")
+    assert remedy(row()) == ("start_worker", "default", "headrace worker")
+    other = worker(queues='{"other":1}')
+    assert remedy(row(), other) == ("start_worker", "default", "headrace worker -q default")
+    assert remedy(row(), worker(state="paused")) == ("resume_worker", "w1", "headrace workers resume w1")
+    assert remedy(row(), worker()) is None
+    assert remedy(row(state=State.WAITING)) == ("promote_job", "job", "headrace jobs promote job")
+    suspended = row(state=State.SCHEDULED, run_at=NOW + 60_000, reason="waits for event 'paid'")
+    assert remedy(suspended) == ("send_signal", "job", "headrace signal job 'paid'")
+
+
+def test_the_text_for_a_page_with_a_button_has_no_command() -> None:
+    found = explain(row(), cast(Queries, Counter([], ("default",), 0)), NOW).plus(" It is old.")
+    assert found.text == "Queue 'default' is paused. It is old."
+    assert found.sentence == "Queue 'default' is paused; resume it with `headrace queues resume default`. It is old."
 
 
 def test_busy_workers_are_counted_by_their_slots() -> None:

@@ -31,12 +31,12 @@ def test_many_jobs_of_one_task_at_one_step_are_a_bundle() -> None:
     boxes = [GraphNode("first", "split", "completed"), *parts, GraphNode("last", "join", "waiting")]
     edges = [("first", part.id) for part in parts] + [(part.id, "last") for part in parts]
     drawn = graph(JobGraph(boxes, edges), link, many, max_nodes=20)
-    assert {node.label: node.jobs for node in drawn.nodes} == {"split": 1, "resize": 50, "join": 1}
+    assert {node.label: node.jobs for node in drawn.nodes} == {"split": 1, "50 × resize": 50, "join": 1}
     assert len(drawn.edges) == 2
     bundle = drawn.nodes[1]
     assert (bundle.state, bundle.link) == ("failed", "/jobs?task=resize")
     assert drawn.nodes[0].link == "/jobs/first"
-    assert "1 of 50 failed" in svg(drawn, "")
+    assert "49 done, 1 failed" in svg(drawn, "")
 
 
 def test_a_step_that_is_too_wide_is_a_bundle_and_the_others_are_not() -> None:
@@ -49,9 +49,30 @@ def test_a_step_that_is_too_wide_is_a_bundle_and_the_others_are_not() -> None:
     ]
     edges = [("a", part.id) for part in parts] + [(part.id, end) for part in parts for end in ("b", "c")]
     drawn = graph(JobGraph(boxes, edges), link, many)
-    assert [(node.label, node.jobs) for node in drawn.nodes] == [("split", 1), ("resize", 30), ("join", 1), ("join", 1)]
+    assert [(node.label, node.jobs) for node in drawn.nodes] == [
+        ("split", 1),
+        ("30 × resize", 30),
+        ("join", 1),
+        ("join", 1),
+    ]
     assert [node.link for node in drawn.nodes] == ["/jobs/a", "/jobs?task=resize", "/jobs/b", "/jobs/c"]
     assert len(drawn.edges) == 3
+
+
+def test_a_wide_step_is_bundled_by_task_whatever_its_jobs_are_called() -> None:
+    named = [GraphNode(f"p{n}", f"resize {n}", "completed" if n < 8 else "pending", "resize") for n in range(10)]
+    other = [GraphNode(f"m{n}", f"mail {n}", "pending", "mail") for n in range(2)]
+    drawn = graph(JobGraph([*named, *other, GraphNode("one", "the only one", "running", "check")], []), link, many)
+    assert [(node.label, node.link) for node in drawn.nodes] == [
+        ("10 × resize", "/jobs?task=resize"),
+        ("2 × mail", "/jobs?task=mail"),
+        ("the only one", "/jobs/one"),
+    ]
+    text = svg(drawn, "")
+    assert "8 done, 2 pending" in text
+    assert "2 pending</text>" in text
+    narrow = graph(JobGraph([*named, *other], []), link, many)
+    assert [node.label for node in narrow.nodes][:2] == ["resize 0", "resize 1"]
 
 
 def test_the_gravest_state_is_the_look_of_a_bundle() -> None:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from headrace.app.metrics.records import (
     DayMetrics,
+    MetricFigures,
     MetricPoint,
     MetricSeries,
     MetricsSnapshot,
@@ -102,6 +103,16 @@ class Metrics:
         now = self._reader.catch_up()
         since, jobs = self._jobs(span, now, _queue(queue))
         return _tasks(jobs, (now - since) / 1000)[:most]
+
+    def by_task(self, *, window: Window = 3600.0) -> dict[str, MetricFigures]:
+        """The metrics of each task over all queues, by name."""
+        span = window_ms("window", window)
+        now = self._reader.catch_up()
+        since, jobs = self._jobs(span, now)
+        by_task: dict[str, MetricCell] = {}
+        for (_, task), cell in jobs.items():
+            add(by_task, {task: cell} if task else {})
+        return {name: figures_of(by_task[name], (now - since) / 1000) for name in sorted(by_task)}
 
     def value(
         self,
@@ -246,6 +257,7 @@ class Metrics:
     asnapshot = twin(snapshot)
     ascale = twin(scale)
     atasks = twin(tasks)
+    aby_task = twin(by_task)
     avalue = twin(value)
     abaseline = twin(baseline)
     alabels = twin(labels)

@@ -19,6 +19,7 @@ from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
 from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, timeline
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
+from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
@@ -246,27 +247,29 @@ class Services:
         fields = read(codec.decode, stored)
         return LogEntry(at, line.attempt, line.level, message, fields if isinstance(fields, dict) else {})
 
-    def explain(self, row: JobRow) -> str:
+    def explain(self, row: JobRow) -> Explanation:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
-            return explain_spooled(*self._spool.place(row.id))
-        text = explain(row, self.engine.queries, self.clock.now(), self.engine.transfer.store_status())
+            return Explanation(explain_spooled(*self._spool.place(row.id)))
+        found = explain(row, self.engine.queries, self.clock.now(), self.engine.transfer.store_status())
         if row.state in (State.FAILED, State.RETRYING):
-            text += explain_error(self.history_of(row)[1])
+            found = found.plus(explain_error(self.history_of(row)[1]))
         if row.seq == ARCHIVED:
-            return f"{text} It is in the archive."
+            return found.plus(" It is in the archive.")
         if row.state is State.FAILED:
-            return text + self._describe_dead_letter(row)
-        return text if row.state in FINAL else text + self._describe_staleness(row)
+            return self._with_dead_letter(row, found)
+        return found if row.state in FINAL else found.plus(self._describe_staleness(row))
 
     def _describe_staleness(self, row: JobRow) -> str:
         policies = Policies(self.policies(), self.settings)
         found = check_staleness(job_age_of(row, self.engine.queries.history(row.id)), policies, self.clock.now())
         return "" if found is None else explain_stale(found)
 
-    def _describe_dead_letter(self, row: JobRow) -> str:
+    def _with_dead_letter(self, row: JobRow, found: Explanation) -> Explanation:
         for dead_letter in self.engine.dead_letters.latest([row.id]):
-            return f" Its dead letter {dead_letter.id} is {dead_letter.status}: `headrace dead show {dead_letter.id}`."
-        return ""
+            command = f"headrace dead show {dead_letter.id}"
+            remedy = Remedy(verb="show_dead_letter", target=dead_letter.id, command=command)
+            return found.plus(f" Its dead letter {dead_letter.id} is {dead_letter.status}: `{command}`.", remedy)
+        return found
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
         """All dependencies of these jobs, each once."""

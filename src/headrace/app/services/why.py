@@ -1,14 +1,16 @@
-"""Why a job is not running now, in one sentence an operator can act on."""
+"""Why a job is not running now, in one sentence an operator can act on, and the remedy as data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from headrace.app.services.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
 from headrace.core.events.history import AttemptError
 from headrace.core.jobs.dependencies import PARENT_FAILED
+from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.known_tasks import knows
 from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules, queue_rules
 from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
@@ -23,14 +25,14 @@ from headrace.engines.protocol.queries import Queries
 _MAX_MESSAGE = 200  # characters
 
 
-def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus | None = None) -> str:
-    """The sentence. `store_status` is set while the store is closed by a copy."""
+def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus | None = None) -> Explanation:
+    """The cause, and what can be done. `store_status` is set while the store is closed by a copy."""
     if row.state in FINAL:
-        return _finished(row) + (explain_end(row, queries) if row.reason == PARENT_FAILED else "")
+        return Explanation(_finished(row), None, explain_end(row, queries) if row.reason == PARENT_FAILED else "")
     if row.state is State.RUNNING:
-        return _running(row, now)
+        return Explanation(_running(row, now))
     if store_status is not None:
-        return _closed(store_status)
+        return Explanation(_closed(store_status))
     if row.state is State.WAITING:
         return explain_waiting(row, queries)
     if row.state is State.PENDING or row.run_at <= now:
@@ -87,37 +89,40 @@ def _closed(store_status: StoreStatus) -> str:
     return f"This store is being filled from {store_status.other}; its workers start when `headrace copy` ends."
 
 
-def _not_due(row: JobRow, now: int) -> str:
+def _not_due(row: JobRow, now: int) -> Explanation:
     left = _span(row.run_at - now)
     if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
         return _suspended(row, left, now)
     if row.state is State.RETRYING:
-        return f"It will be retried in {left}: {row.reason}."
+        return Explanation(f"It will be retried in {left}: {row.reason}.")
     reason = f" ({row.reason})" if row.reason else ""
-    return f"It is scheduled to run in {left}{reason}."
+    return Explanation(f"It is scheduled to run in {left}{reason}.")
 
 
-def _suspended(row: JobRow, left: str, now: int) -> str:
+def _suspended(row: JobRow, left: str, now: int) -> Explanation:
     """The sentence for a suspended job."""
     reason = row.reason or ""
     if is_asleep(reason):
         name = reason.partition(": ")[2]
         until = to_datetime(row.run_at)
-        return f"It sleeps{f' ({name})' if name else ''} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}."
+        label = f" ({name})" if name else ""
+        return Explanation(f"It sleeps{label} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}.")
     deadline = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
-    return f"It {reason}{deadline}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
+    command = f"headrace signal {row.id} {reason.removeprefix(AWAITING)}"
+    remedy = Remedy(verb="send_signal", target=row.id, words="send it with", command=command)
+    return Explanation(f"It {reason}{deadline}.", remedy)
 
 
-def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) -> str:
+def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) -> Explanation:
     queue = next((queue for queue in queries.queues() if queue.name == row.queue), None)
     if queue is not None and queue.paused:
-        return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
+        return Explanation(f"Queue {row.queue!r} is paused.", _resume("queue", row.queue))
     lane_limits = lane_limits_of(row.lane)
     rules_by_task = {task.name: task.rules for task in queries.tasks()}
     # A worker that did not know the task has put the job into the lane of the task, which has no rules.
     was_unknown = row.task not in rules_by_task and Limit("task", row.task) in lane_limits
     working = _able_workers(row, alive, was_unknown)
-    if isinstance(working, str):
+    if isinstance(working, Explanation):
         return working
     of_queue = _rules(queue)
     of_task = rules_by_task.get(row.task, TaskRules())
@@ -128,11 +133,30 @@ def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) ->
     pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
     behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
     if busy >= slots:
-        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}"
+        return Explanation(f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}")
     if rates := _rates(row, lane_limits, of_queue, of_task):
         opens = _opens(row.queue, of_queue.rate, queries, now)
-        return f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}."
-    return f"It is next in line: {pending} in queue {row.queue!r}, {slots - busy} slots are free.{behind}"
+        return Explanation(
+            f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}.",
+            _raise("queue", row.queue, "rate") if of_queue.rate else _raise("task", row.task, "rate"),
+        )
+    return Explanation(f"It is next in line: {pending} in queue {row.queue!r}, {slots - busy} slots are free.{behind}")
+
+
+def _resume(kind: Literal["queue", "task"], name: str) -> Remedy:
+    command = f"headrace {kind}s resume {name}"
+    return Remedy(
+        verb="resume_queue" if kind == "queue" else "resume_task", target=name, words="resume it with", command=command
+    )
+
+
+def _raise(kind: Literal["queue", "task"], name: str, limit: str) -> Remedy:
+    """The remedy for a limit; the operator has to choose the value, so it is not in the sentence."""
+    return Remedy(
+        verb="raise_queue_limit" if kind == "queue" else "raise_task_limit",
+        target=name,
+        command=f"headrace {kind}s configure {name} --{limit} {'N/s' if limit == 'rate' else 'N'}",
+    )
 
 
 def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
@@ -142,16 +166,18 @@ def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
     return " It was tried before, so untried jobs go first (strategy fresh_first)."
 
 
-def _able_workers(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
-    """The workers that could run it, or the sentence that says why there is none."""
+def _able_workers(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | Explanation:
+    """The workers that could run it, or why there is none."""
     if not alive:
-        return f"No worker is alive; start one with `{_command(row, any_queue=True)}`."
+        return Explanation("No worker is alive.", _start(row, any_queue=True))
     serving = [worker for worker in alive if worker.serves(row.queue)]
     if not serving:
-        return f"No live worker serves queue {row.queue!r}; start one with `{_command(row)}`."
+        return Explanation(f"No live worker serves queue {row.queue!r}.", _start(row))
     knowing = [worker for worker in serving if _knows(worker, row.task, was_unknown)]
     if not knowing:
-        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+        return Explanation(
+            f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+        )
     needs = needs_of(row.lane)
     able = [worker for worker in knowing if is_equipped(_capabilities(worker), needs)]
     if not able:
@@ -159,46 +185,58 @@ def _able_workers(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> lis
     working = [worker for worker in able if worker.state == "running"]
     if not working:
         which = f"queue {row.queue!r}" + (" that has what it needs" if needs else "")
-        return f"Every worker of {which} is paused or stopping."
+        paused = next((worker.id for worker in able if worker.state == "paused"), None)
+        return Explanation(
+            f"Every worker of {which} is paused or stopping.", _resume_worker(paused) if paused else None
+        )
     return working
+
+
+def _resume_worker(worker: str) -> Remedy:
+    command = f"headrace workers resume {worker}"
+    return Remedy(verb="resume_worker", target=worker, words="resume one with", command=command)
 
 
 def _rules(queue: QueueRow | None) -> QueueRules:
     return queue_rules(None if queue is None else queue.rules)
 
 
-def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
-    """The sentence for a job if no worker has all its needs."""
+def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> Explanation:
+    """The explanation for a job if no worker has all its needs."""
     found = {name for worker in workers for name in _capabilities(worker)}
     all_needs, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
     lack = f"has {missing}, which it needs" if missing else f"has all that it needs together ({all_needs})"
-    return f"No live worker of queue {row.queue!r} {lack}; start one with `{_command(row)}`."
+    return Explanation(f"No live worker of queue {row.queue!r} {lack}.", _start(row))
 
 
-def _command(row: JobRow, *, any_queue: bool = False) -> str:
-    """The command that starts a suitable worker."""
+def _start(row: JobRow, *, any_queue: bool = False) -> Remedy:
+    """Starting a suitable worker."""
     needs = ",".join(sorted(needs_of(row.lane)))
-    return "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
+    command = "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
+    return Remedy(verb="start_worker", target=row.queue, words="start one with", command=command)
 
 
 def _blocked(
     row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules, queries: Queries, now: int
-) -> str | None:
-    """The sentence for a job that a pause or a concurrency limit blocks, None if none does now."""
+) -> Explanation | None:
+    """The explanation for a job that a pause or a concurrency limit blocks, None if none does now."""
     if of_task.paused:
-        return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
+        return Explanation(f"Task {row.task!r} is paused.", _resume("task", row.task))
     running = queries.running(now)
     held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
     if of_queue.concurrency is not None and held >= of_queue.concurrency:
-        return _full(f"Queue {row.queue!r}", of_queue.concurrency, held)
+        remedy = _raise("queue", row.queue, "concurrency")
+        return Explanation(_full(f"Queue {row.queue!r}", of_queue.concurrency, held), remedy)
     held = sum(jobs for _, task, _, jobs in running if task == row.task)
     if of_task.concurrency is not None and held >= of_task.concurrency:
-        return _full(f"Task {row.task!r}", of_task.concurrency, held)
+        remedy = _raise("task", row.task, "concurrency")
+        return Explanation(_full(f"Task {row.task!r}", of_task.concurrency, held), remedy)
     most = of_queue.key_concurrency or 1
     for lane_limit in lane_limits:
         held = sum(jobs for _, _, lane, jobs in running if lane_limit in lane_limits_of(lane))
         if lane_limit.kind == "key" and held >= most:
-            return _full(f"Concurrency key {lane_limit.name!r}", most, held)
+            remedy = _raise("queue", row.queue, "key-concurrency")
+            return Explanation(_full(f"Concurrency key {lane_limit.name!r}", most, held), remedy)
     return None
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.jobs.dependencies import HELD, Dependency
+from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import JobRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.queries import Queries
 from headrace.runtime.submit.dependencies import rows_of
 
 
-def explain_waiting(row: JobRow, queries: Queries) -> str:
-    """The sentence for a job that is waiting."""
+def explain_waiting(row: JobRow, queries: Queries) -> Explanation:
+    """The explanation for a job that is waiting."""
     edges = [edge for edge in queries.edges([row.id]) if edge.child == row.id]
     rows = rows_of(queries, [edge.parent for edge in edges if edge.blocks])
     parents = sorted(rows.values(), key=lambda parent: parent.seq)
@@ -21,9 +22,11 @@ def explain_waiting(row: JobRow, queries: Queries) -> str:
         return _held(row, ended)
     left = [parent for parent in parents if parent.state not in FINAL]
     if not left:
-        return f"It waits, but all its parents have finished; run it with `headrace jobs promote {row.id}`."
+        command = f"headrace jobs promote {row.id}"
+        remedy = Remedy(verb="promote_job", target=row.id, words="run it with", command=command)
+        return Explanation("It waits, but all its parents have finished.", remedy)
     subject = "Its own run has ended, and it" if row.finished_at is not None else "It"
-    return f"{subject} waits for {_which(left, edges)}."
+    return Explanation(f"{subject} waits for {_which(left, edges)}.")
 
 
 def explain_end(row: JobRow, queries: Queries) -> str:
@@ -47,13 +50,15 @@ def _which(left: Sequence[JobRow], edges: Sequence[Dependency]) -> str:
     return f"{len(left)} of {len(edges)} jobs, first {first}"
 
 
-def _held(row: JobRow, ended: Sequence[JobRow]) -> str:
+def _held(row: JobRow, ended: Sequence[JobRow]) -> Explanation:
     parent = ended[0]
     more = f", and {len(ended) - 1} more did not complete" if len(ended) > 1 else ""
-    options = [f"retry the parent with `headrace jobs retry {parent.id}`"]
+    retry = f"headrace jobs retry {parent.id}"
+    options = [f"retry the parent with `{retry}`"]
     if row.finished_at is None:  # otherwise it has already run
         options.append(f"run this job without it with `headrace jobs promote {row.id}` (job.promote())")
-    return (
+    return Explanation(
         f"It is held until you decide, because its parent {parent.id} (task {parent.task}) {_how(parent)}{more}: "
-        f"{', '.join(options)}, or cancel it with `headrace jobs cancel {row.id}`."
+        f"{', '.join(options)}, or cancel it with `headrace jobs cancel {row.id}`.",
+        Remedy(verb="retry_job", target=parent.id, command=retry),
     )

@@ -1,22 +1,34 @@
-"""`headrace tasks`: pauses tasks, and sets their limits and order."""
+"""`headrace tasks`: lists tasks with their numbers, pauses them, and sets their limits and order."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from headrace.app.app import Headrace
+from headrace.app.metrics.task_stats import TaskStats
 from headrace.cli.commands.queues import parse_rule
 from headrace.cli.options import as_json_option, example, shared
-from headrace.cli.output import Column, print_json, print_table, remark, say
+from headrace.cli.output import Column, ago, print_json, print_table, remark, say, span
 from headrace.cli.session import Session
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.queues.limits import STRATEGIES
 from headrace.core.queues.rules_text import TASK_RULES, format_rules
 from headrace.core.tasks.options import check_task_name
 
-_COLUMNS = (Column("TASK", min_width=8), Column("RULES", min_width=8))
+_COLUMNS = (
+    Column("TASK", min_width=8),
+    Column("PENDING", right=True),
+    Column("RUNNING", right=True),
+    Column("RATE", right=True),
+    Column("ERRORS", right=True),
+    Column("ERROR RATE", right=True),
+    Column("P95", right=True),
+    Column("LAST FAILURE", right=True),
+    Column("RULES", min_width=8),
+)
 
 
 @click.group("tasks", invoke_without_command=True, epilog=example("headrace tasks", "headrace tasks pause emails.send"))
@@ -24,7 +36,7 @@ _COLUMNS = (Column("TASK", min_width=8), Column("RULES", min_width=8))
 @shared
 @click.pass_context
 def tasks(ctx: click.Context, as_json: bool) -> None:
-    """Pause, resume and configure tasks. Without a command: list those with rules."""
+    """List, pause, resume and configure tasks."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_tasks, as_json=as_json)
     elif as_json:
@@ -36,14 +48,38 @@ def tasks(ctx: click.Context, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def list_tasks(session: Session, as_json: bool) -> None:
-    """List the tasks that are paused or have other rules."""
-    found = session.store().task_rules()
+    """List tasks with their open jobs, their numbers of the last hour, their newest dead letter and their rules."""
+    found = session.store().task_stats()
     if as_json:
-        print_json([{"task": name, "rules": rules} for name, rules in found.items()])
+        print_json(found)
     elif not found:
-        remark("no task is paused or has other rules")
+        remark("no task is known yet: no worker runs, and no job was enqueued in the last hour")
     else:
-        print_table(_COLUMNS, [[name, format_rules(rules)] for name, rules in found.items()])
+        now = datetime.now(UTC)
+        print_table(_COLUMNS, [_row(stats, now) for stats in found])
+
+
+def _row(stats: TaskStats, now: datetime) -> list[str]:
+    figures = stats.figures
+    return [
+        stats.task,
+        f"{stats.pending}{'' if stats.is_exact else '+'}",
+        str(stats.running),
+        "-" if figures is None else _rate(figures.throughput),
+        "-" if figures is None else str(figures.errors),
+        "-" if figures is None or figures.error_rate is None else f"{figures.error_rate:.1%}",
+        "-" if figures is None or figures.run.p95 is None else span(figures.run.p95),
+        ago(stats.last_failure, now),
+        format_rules(stats.rules) or "-",
+    ]
+
+
+def _rate(per_second: float) -> str:
+    """A rate by the second, minute or hour, whichever is readable."""
+    for factor, unit in ((1, "s"), (60, "min")):
+        if per_second * factor >= 1:
+            return f"{per_second * factor:.1f}/{unit}"
+    return f"{per_second * 3600:.0f}/h"
 
 
 @tasks.command("pause", epilog=example("headrace tasks pause emails.send"))

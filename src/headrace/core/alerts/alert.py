@@ -14,6 +14,7 @@ within its cooldown is shown at once, and notified after the cooldown if it stil
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
@@ -32,6 +33,7 @@ OPEN: tuple[AlertState, ...] = ("pending", "firing", "acknowledged")
 NO_DATA_TIMEOUT = 3_600_000
 _MAX_SHOWN_FIGURES = 4
 _MAX_KEY_BYTES = 2000  # bytes
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
 class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -278,12 +280,42 @@ def evaluate(
 
 
 def format_summary(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
-    """A sentence with the figures: `queue emails: many jobs are pending (depth is 1,204)`."""
-    labels = ", ".join(f"{name} {value}" for name, value in series.items())
+    """A sentence with the figures: `queue emails has 1,204 pending jobs`.
+
+    In the summary of a rule, `{depth}` is a figure of its condition, `{queue}` a label, and `{depth:job is|jobs are}` a
+    number with its noun. Labels and figures that it does not name are added to it.
+    """
+    named = {
+        _metric_of(text): value for text, value in reversed(list(figures.items())) if not text.startswith("baseline(")
+    }
+    told: set[str] = set()
+
+    def value_of(match: re.Match[str]) -> str:
+        name, noun = match[1], match[2]
+        if name in series:
+            told.add(name)
+            return series[name].replace("_", " ") if name == "reason" else series[name]
+        if name not in named:
+            return match[0]
+        told.add(name)
+        text, value = METRICS[name].format_value(named[name]), named[name]
+        return text if noun is None else f"{text} {noun.partition('|')[0 if value == 1 else 2]}"
+
+    sentence = _PLACEHOLDER.sub(value_of, rule.summary or "")
+    labels = ", ".join(f"{name} {value}" for name, value in series.items() if name not in told)
     shown = [f"{text} is {_format_figure(text, value)}" for text, value in list(figures.items())[:_MAX_SHOWN_FIGURES]]
-    return (f"{labels}: " if labels else "") + (rule.summary or rule.when) + (f" ({', '.join(shown)})" if shown else "")
+    values = ", ".join(shown)
+    if not sentence:
+        sentence = f"{values} ({rule.when})" if shown else rule.when
+    elif shown and told.isdisjoint(named):
+        sentence = f"{sentence} ({values})"
+    return f"{labels}: {sentence}" if labels else sentence
+
+
+def _metric_of(text: str) -> str:
+    """The metric in the text of a figure, such as `baseline(depth{queue="mail"}[5m])`."""
+    return text.removeprefix("baseline(").removeprefix("absent(").partition("{")[0].partition("[")[0].rstrip(")")
 
 
 def _format_figure(text: str, value: float | None) -> str:
-    name = text.removeprefix("baseline(").removeprefix("absent(").partition("{")[0].partition("[")[0].rstrip(")")
-    return METRICS[name].format_value(value)
+    return METRICS[_metric_of(text)].format_value(value)

@@ -20,13 +20,13 @@ def _rule(name: str, when: str, summary: str, **more: Any) -> AlertRuleRow:
 SHIPPED = {
     rule.name: rule
     for rule in (
-        _rule("queue_depth", "depth > 1000", "many jobs are pending", per=("queue",), for_=_MINUTE),
-        _rule("queue_full", "fullness >= 90%", "a queue is nearly full and will refuse jobs", per=("queue",)),
-        _rule("oldest_job", "oldest > 1h", "a job has been pending for a long time", per=("queue",)),
+        _rule("queue_depth", "depth > 1000", "queue {queue} has {depth} pending jobs", per=("queue",), for_=_MINUTE),
+        _rule("queue_full", "fullness >= 90%", "queue {queue} is {fullness} full and will refuse jobs", per=("queue",)),
+        _rule("oldest_job", "oldest > 1h", "in queue {queue} a job has been pending for {oldest}", per=("queue",)),
         _rule(
             "no_worker",
             "depth > 0 and workers == 0",
-            "jobs are pending and no live worker serves their queue",
+            "no live worker serves queue {queue}, where {depth:job is|jobs are} pending",
             per=("queue",),
             for_=_MINUTE,
             severity="critical",
@@ -34,40 +34,51 @@ SHIPPED = {
         _rule(
             "workers_unhealthy",
             "workers_healthy < 80%",
-            "workers died or make no progress",
+            "only {workers_healthy} of the workers are healthy; the others died or make no progress",
             for_=_MINUTE,
             severity="critical",
         ),
         _rule(
             "error_rate",
             "error_rate[5m] > 5% and started[5m] >= 20",
-            "many attempts fail",
+            "in queue {queue} {error_rate} of the attempts failed in 5 minutes",
             per=("queue",),
             severity="critical",
         ),
         _rule(
             "slow_queue",
             "throughput[5m] < 10% * baseline(throughput[5m]) and depth > 0",
-            "far fewer jobs are completed than usual",
+            "queue {queue} completes far fewer jobs than usual",
             per=("queue",),
             for_=5 * _MINUTE,
         ),
         _rule(
             "slow_task",
             "run_p99[5m] > 2 * baseline(run_p99[5m]) and run_p99[5m] > 1s and completed[5m] >= 20",
-            "jobs of a task take twice as long as usual",
+            "task {task} takes {run_p99} (p99), twice as long as usual",
             per=("task",),
             for_=5 * _MINUTE,
         ),
         _rule(
             "dead_letter",
             "dead_entered[5m] > 0",
-            "jobs failed for good",
+            "{task}: {dead_entered:job|jobs} failed for good in 5 minutes ({reason})",
             per=("task", "reason"),
+        ),
+        _rule(
+            "dead_letter_burst",
+            "dead_entered[5m] >= 20",
+            "{task}: {dead_entered:job|jobs} failed for good in 5 minutes",
+            per=("task",),
             severity="critical",
         ),
-        _rule("dead_letters", "dead > 100", "many dead letters are pending", for_=15 * _MINUTE),
-        _rule("stale_jobs", "stale_share > 5%", "many jobs stay too long in their state", for_=30 * _MINUTE),
+        _rule("dead_letters", "dead > 100", "{dead} dead letters are pending", for_=15 * _MINUTE),
+        _rule(
+            "stale_jobs",
+            "stale_share > 5%",
+            "{stale_share} of the open jobs stay too long in their state",
+            for_=30 * _MINUTE,
+        ),
         _rule(
             "stale_check",
             "stale_errors > 0",
@@ -75,8 +86,17 @@ SHIPPED = {
             for_=10 * _MINUTE,
             severity="critical",
         ),
-        _rule("schedule_misses", "schedule_misses[1h] > 1%", "runs of schedules were missed"),
-        _rule("schedule_errors", "schedule_errors > 0", "a schedule can't fire", severity="critical"),
+        _rule(
+            "schedule_misses",
+            "schedule_misses[1h] > 1%",
+            "{schedule_misses} of the schedule runs were missed in an hour",
+        ),
+        _rule(
+            "schedule_errors",
+            "schedule_errors > 0",
+            "{schedule_errors:schedule|schedules} can't fire",
+            severity="critical",
+        ),
         _rule("archive", "archive_errors > 0", "finished jobs can't be archived", for_=30 * _MINUTE),
         _rule(
             "archive_partition",
@@ -87,9 +107,11 @@ SHIPPED = {
         _rule(
             "store_space",
             "store_share > 85%",
-            "the store has nearly reached its size limit",
+            "the store is at {store_share} of its size limit",
             severity="critical",
         ),
-        _rule("disk_space", "disk_free < 500MB", "the disk of the store is nearly full", severity="critical"),
+        _rule(
+            "disk_space", "disk_free < 500MB", "only {disk_free} are free on the disk of the store", severity="critical"
+        ),
     )
 }

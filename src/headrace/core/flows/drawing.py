@@ -35,6 +35,7 @@ class GraphNode(Struct, frozen=True):
     label: str
     state: str
     detail: str = ""
+    task: str = ""  # jobs of one task may be drawn as one
 
 
 class JobGraph(Struct, frozen=True):

@@ -39,6 +39,11 @@ def is_kept(seconds: float | None) -> bool:
     return seconds is None or 0 <= seconds <= LONGEST
 
 
+def is_label(value: str | None) -> bool:
+    """None, or a short text in one line."""
+    return value is None or (0 < len(value.strip()) <= 24 and value.isprintable())
+
+
 def is_at_least(least: int, value: float | None) -> bool:
     return value is None or value >= least
 

@@ -29,6 +29,7 @@ from headrace.core.settings.checks import (
     are_reasons,
     is_at_least,
     is_kept,
+    is_label,
     is_local,
     is_path,
     is_pause,
@@ -140,6 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     web_auth: tuple[str, ...] = ()
     web_tokens: tuple[str, ...] = ()
     web_read_only: bool = False
+    web_label: str | None = None
     web_rate: float | None = 100.0
     web_max_body: int = 8_388_608
     web_trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
@@ -250,6 +252,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         ),
         (find_error(s.encryption_keys) or "", find_error(s.encryption_keys) is None),
         (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),
+        (f"web_label: {s.web_label!r} must have 1 to 24 characters, or none", is_label(s.web_label)),
         (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", is_at_least(1, s.web_rate)),
         (f"web_max_body: {s.web_max_body} must be at least 1024 bytes", s.web_max_body >= 1024),
     ]
@@ -258,16 +261,14 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 _ARE_NONE = (
     *("timeout", "max_jobs", "max_memory", "trace_memory", "job_history_size", "dead_pending_max"),
     *("spool", "health_file", "health_port", "strategy"),
-    "dead_requeue_after",
-    "stale_check",
-    "alert_check",
-    "max_crashes",
+    *("dead_requeue_after", "stale_check", "alert_check", "max_crashes"),
     "history_limit",
     "log_limit",
     "max_size",
     "archive_url",
     "archive_check",
     "secret_words",
+    "web_label",
     "web_rate",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)

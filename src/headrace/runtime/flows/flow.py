@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from headrace.core.flows.graph import Graph, Node
 from headrace.core.jobs.dependencies import FlowSummary, Policy
@@ -31,17 +31,26 @@ class Flow:
         self._graph_insert: GraphInsert | None = None
         self.ends: Ends | None = None  # the nodes of the flow's result, if the dependencies do not determine them
 
-    def add(self, call: Call[Any], *, on_parent_failure: Policy | None = None, after: Any = ()) -> Node:
+    def add(
+        self,
+        call: Call[Any],
+        *,
+        name: str | None = None,
+        on_parent_failure: Policy | None = None,
+        after: Any = (),
+    ) -> Node:
         """Add a job. It waits for a node among its arguments, also inside lists and dicts, and gets its result.
 
         `after` are nodes or jobs it waits for as well. If one of all these does not complete: "cancel" it (unless the
         call itself says otherwise), "run" it with a ParentFailure in place of the result, or "hold" it until a person
-        decides.
+        decides. `name` is shown in its graph in place of the task; it is the field "name" of the job's metadata.
         """
         if not isinstance(call, Call):
             raise InvalidJob(f"flow.add: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
         if call.task.submits is not self._submitter:
             raise InvalidJob(f"flow.add: task {call.task.name!r} belongs to another app than the flow")
+        if name is not None:
+            call = _named(call, check_label("name", name))
         policy = None if on_parent_failure is None else check_policy("on_parent_failure", on_parent_failure)
         given = call.options.job_id
         node_id = self._submitter.new_id() if given is UNSET else given
@@ -127,3 +136,9 @@ def _keeps_result(call: Call[Any]) -> bool:
 def _call(node: Node) -> Call[Any]:
     assert isinstance(node.call, Call)
     return node.call
+
+
+def _named(call: Call[Any], name: str) -> Call[Any]:
+    """The call with a name for its node."""
+    metadata = {} if call.options.metadata is UNSET else dict(call.options.metadata)
+    return structs.replace(call, options=structs.replace(call.options, metadata={**metadata, "name": name}))

@@ -215,7 +215,7 @@ class FlowRun:
 
     def _drawing(self) -> drawing.JobGraph:
         jobs = self.jobs
-        boxes = [drawing.GraphNode(job.id, job.task, job.state) for job in jobs]
+        boxes = [drawing.GraphNode(job.id, _node_name(job), job.state) for job in jobs]
         return drawing.JobGraph(boxes, [(edge.parent, edge.child) for edge in self._edges(jobs)])
 
     def _edges(self, jobs: Sequence[Job[Any]]) -> list[Dependency]:
@@ -293,9 +293,9 @@ class FlowRun:
         late = f"flow {self.id} ({self.name}) is not finished after {deadline.seconds:g} s"
         text = f"{late}: {done} of {total} jobs have finished"
         row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
-        return TimeoutError(
-            text if row is None else f"{text}; job {row.id} ({row.task}) has not: {self._services.explain(row)}"
-        )
+        if row is None:
+            return TimeoutError(text)
+        return TimeoutError(f"{text}; job {row.id} ({row.task}) has not: {self._services.explain(row).sentence}")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FlowRun) and other.id == self.id
@@ -332,4 +332,17 @@ def _flat(ends: Ends) -> Iterator[str]:
 
 
 def _node(job: Job[Any]) -> dict[str, Any]:
-    return {"id": job.id, "task": job.task, "queue": job.queue, "state": job.state.value, "attempt": job.attempt}
+    return {
+        "id": job.id,
+        "name": _node_name(job),
+        "task": job.task,
+        "queue": job.queue,
+        "state": job.state.value,
+        "attempt": job.attempt,
+    }
+
+
+def _node_name(job: Job[Any]) -> str:
+    """The name that `flow.add` gave it, or its task."""
+    name = job.metadata.get("name") if job.row.metadata else None
+    return name if isinstance(name, str) and name else job.task

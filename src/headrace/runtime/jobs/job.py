@@ -13,6 +13,7 @@ from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, redact, redact_call
 from headrace.core.damaged_records import read, read_or, tags_of
 from headrace.core.events.history import AttemptError, HistoryEntry
+from headrace.core.jobs.explanation import Explanation
 from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result, with_known
 from headrace.core.jobs.records import Filter, JobOptions, JobRow, JobUpdate, NewJob
 from headrace.core.jobs.states import FINAL, State, Trigger
@@ -273,6 +274,10 @@ class Job(Generic[R]):
 
     def why(self) -> str:
         """One sentence: why the job is not running now, or what it is doing."""
+        return self.explain().sentence
+
+    def explain(self) -> Explanation:
+        """Why the job is not running now as data: the cause, and what an operator can do about it."""
         return self._services.explain(self._current())
 
     def parents(self) -> list[Job[Any]]:
@@ -329,6 +334,7 @@ class Job(Generic[R]):
     alogs = twin(logs)
     ahistory = twin(history)
     awhy = twin(why)
+    aexplain = twin(explain)
     aparents = twin(parents)
     achildren = twin(children)
     acancel = twin(cancel)

@@ -62,7 +62,7 @@ def _all_entries(request: PageRequest, views: Sequence[View]) -> Iterator[Palett
     for queue in queues:
         yield PaletteEntry(queue.name, "queue", "queues", request.url(f"/queues/{queue.name}"))
     for task in known_tasks(request):
-        yield PaletteEntry(task, "task", "jobs", request.url("/jobs", task=task))
+        yield PaletteEntry(task, "task", "tasks", request.url(f"/tasks/{task}"))
     for worker in request.page_cache.workers():
         yield PaletteEntry(worker.id, "worker", "workers", request.url(f"/workers/{worker.id}"))
     if request.viewer.may_write:

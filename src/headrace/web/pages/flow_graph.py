@@ -1,6 +1,6 @@
 """The graph of a flow as SVG: each job in the color of its state, with a link. Pure functions.
 
-`core` computes the layout. Many jobs of one task at the same level are drawn as one bundle, to keep the graph
+`core` computes the layout. At a level with many jobs, those of one task are drawn as one bundle, to keep the graph
 readable.
 """
 
@@ -17,7 +17,7 @@ from headrace.core.jobs.states import State
 from headrace.core.tasks.arguments import cut
 
 MAX_NODES = 120  # boxes; beyond this, all jobs are bundled
-_MAX_SIBLINGS = 12  # boxes of one task side by side; more become one bundle
+_MAX_SIBLINGS = 12  # boxes side by side; beyond this, the jobs of each task become one bundle
 _MAX_LABEL, _MAX_STATE = 19, 20
 _BY_IMPORTANCE = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
@@ -55,11 +55,11 @@ def graph(
     nodes_by_id = {graph_node.id: graph_node for graph_node in job_graph.boxes}
     bundle_of: dict[str, str] = {}
     for step, layer in enumerate(layers_of(job_graph)):
-        jobs_per_task = Counter(nodes_by_id[job_id].label for job_id in layer)
+        jobs_per_task = Counter(_task_of(nodes_by_id[job_id]) for job_id in layer)
+        is_wide = len(layer) > _MAX_SIBLINGS or len(nodes_by_id) > max_nodes
         for job_id in layer:
-            label = nodes_by_id[job_id].label
-            is_bundled = len(nodes_by_id) > max_nodes or jobs_per_task[label] > _MAX_SIBLINGS
-            bundle_of[job_id] = f"{step} {label}" if is_bundled else job_id
+            task = _task_of(nodes_by_id[job_id])
+            bundle_of[job_id] = f"{step} {task}" if is_wide and jobs_per_task[task] > 1 else job_id
     bundles: dict[str, list[GraphNode]] = {}
     for job_id, bundle in bundle_of.items():
         bundles.setdefault(bundle, []).append(nodes_by_id[job_id])
@@ -71,11 +71,15 @@ def graph(
 def _bundled(
     bundle: str, graph_nodes: Sequence[GraphNode], link: Callable[[str], str], link_many: Callable[[str], str]
 ) -> DrawnNode:
-    first = graph_nodes[0]
-    is_one = len(graph_nodes) == 1
-    target = link(first.id) if is_one else link_many(first.label)
-    counts = Counter(graph_node.state for graph_node in graph_nodes)
-    return DrawnNode(bundle, first.label, counts, target, first.detail if is_one else "")
+    first, counts = graph_nodes[0], Counter(graph_node.state for graph_node in graph_nodes)
+    if len(graph_nodes) == 1:
+        return DrawnNode(bundle, first.label, counts, link(first.id), first.detail)
+    task = _task_of(first)
+    return DrawnNode(bundle, f"{len(graph_nodes):,} × {task}", counts, link_many(task))
+
+
+def _task_of(graph_node: GraphNode) -> str:
+    return graph_node.task or graph_node.label
 
 
 def svg(drawn_graph: DrawnGraph, title: str) -> Markup:
@@ -158,7 +162,8 @@ def _shadow(x: int, y: int) -> Markup:
 
 
 def _state_text(node: DrawnNode) -> str:
-    count = node.counts[node.state]
-    if node.jobs > 1:
-        return f"{count:,} of {node.jobs:,} {node.state}"
-    return cut(f"{node.state} {node.detail}".rstrip(), _MAX_STATE)
+    if node.jobs == 1:
+        return cut(f"{node.state} {node.detail}".rstrip(), _MAX_STATE)
+    done = node.counts.get(State.COMPLETED, 0)
+    count = f"{node.counts[node.state]:,} {node.state}"
+    return f"{done:,} done" if node.state == State.COMPLETED else f"{done:,} done, {count}" if done else count

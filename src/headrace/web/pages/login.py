@@ -23,9 +23,9 @@ _ADVICE = {
 }
 
 
-def dashboard(app: Headrace) -> PageRouter:
+def dashboard(app: Headrace, label: str | None = None) -> PageRouter:
     """The dashboard of an app."""
-    return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record)
+    return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record, label)
 
 
 def routes(router: PageRouter, *, has_login: bool) -> list[BaseRoute]:

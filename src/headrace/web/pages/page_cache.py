@@ -22,6 +22,7 @@ from msgspec import Struct, structs
 from headrace.app.alerts.records import Alert
 from headrace.app.app import Headrace
 from headrace.app.metrics.records import MetricSeries, MetricsSnapshot, TaskMetrics
+from headrace.app.metrics.task_stats import TaskStats
 from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
@@ -221,6 +222,11 @@ class PageCache:
     def tasks(self, queue: str) -> list[TaskMetrics] | None:
         """The tasks of a queue in the last hour, most failures first; None as for metrics."""
         return self._shared_metrics(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+
+    def task_stats(self) -> list[TaskStats] | None:
+        """Each task with its numbers; None as for metrics."""
+        read = self._app.task_stats
+        return self._value_within(self._cached(self._calls, ("task_stats",), read, self._metrics_pool, max_age=5.0))
 
     def _shared_metrics(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
         return self._value_within(self._cached(self._series, key, read, self._metrics_pool, max_age=5.0))

@@ -49,6 +49,7 @@ class PageRouter:
         viewer_of: Callable[[Request], Viewer],
         refuse_forged: Callable[[Request, QueryParams], None],
         record: Callable[[PageRequest, Action, ActionResult], None],
+        label: str | None = None,
     ) -> None:
         self._app = app
         self._views = views
@@ -56,7 +57,7 @@ class PageRouter:
         self._viewer_of = viewer_of
         self._refuse_forged = refuse_forged
         self._record = record
-        self._templates = Templates(views)
+        self._templates = Templates(views, label)
         self._page_cache = PageCache(app)
         self._files = {path.name: path.read_bytes() for path in STATIC.iterdir()}
 

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from headrace.core.jobs.states import State
+from headrace.core.jobs.states import State, Trigger
 from headrace.core.tasks.arguments import line_of
 from headrace.web.pages import charts, formatting
 from headrace.web.pages.request import PageRequest
@@ -19,6 +19,24 @@ from headrace.web.pages.view import View
 
 _FOLDER = Path(__file__).parent
 STATIC = _FOLDER / "static"
+# The events of a history in the words of a reader; one that is not here is its own word.
+EVENT_WORDS = {
+    Trigger.SUBMIT.value: "enqueued",
+    Trigger.PROMOTE.value: "due",
+    Trigger.UNBLOCK.value: "parents finished",
+    Trigger.CLAIM.value: "started",
+    Trigger.SUCCEED.value: "completed",
+    Trigger.RETRY.value: "failed, to be retried",
+    Trigger.SNOOZE.value: "snoozed",
+    Trigger.RELEASE.value: "given back",
+    Trigger.FAIL.value: "failed",
+    Trigger.LEASE_EXPIRED.value: "worker lost",
+    Trigger.CANCEL.value: "cancelled",
+    Trigger.EXPIRE.value: "expired",
+    Trigger.REVIVE.value: "retried by an operator",
+    Trigger.HURRY.value: "promoted by an operator",
+    Trigger.UPDATE.value: "changed by an operator",
+}
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
 
 
@@ -53,7 +71,7 @@ def environment() -> Environment:
     env.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
     env.filters["coded"] = coded
     env.filters["arguments_line"] = line_of
-    env.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
+    env.globals |= {"charts": charts, "STATES": list(State), "EVENT_WORDS": EVENT_WORDS, "version": static_version()}
     return env
 
 
@@ -67,8 +85,9 @@ def compile_all() -> None:
 class Templates:
     """Renders pages, whole or without the frame."""
 
-    def __init__(self, views: Sequence[View]) -> None:
+    def __init__(self, views: Sequence[View], label: str | None = None) -> None:
         self._navigation = [view for view in views if view.label]
+        self._label = label or ""
 
     def render(
         self, template: str, request: PageRequest, view_variables: Mapping[str, Any], *, part: bool = False
@@ -82,11 +101,21 @@ class Templates:
             "distance": lambda moment: formatting.distance(moment, request.now),
             "navigation": self._navigation,
             "theme": _theme(request),
+            "label": self._label,
+            "label_color": label_color(self._label),
             "topics": (),
             "flash": None,
             **view_variables,
         }
         return environment().get_template(template).render(variables)
+
+
+def label_color(label: str) -> str:
+    """The color of an environment: red for production, amber for one before it, green for others."""
+    name = label.casefold()
+    if name.startswith(("prod", "live")):
+        return "bad"
+    return "warn" if name.startswith(("stag", "pre", "uat", "qa")) else "good"
 
 
 def _theme(request: PageRequest) -> str:

@@ -42,6 +42,27 @@ def test_a_job_is_followed_to_its_end(app: Headrace, tasks: dict[str, Any], visi
     assert page.evaluate(REMEMBERED)
 
 
+def test_a_section_that_appears_takes_no_typed_text(
+    app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]
+) -> None:
+    """The charts and the tasks of a queue appear with its first job, above the form of its rules."""
+    page = visit("/queues/orders")
+    expect(page.locator("#queue-tasks")).to_have_count(0)
+    page.get_by_label("Weight", exact=True).fill("7")
+    page.get_by_label("Rate", exact=True).press_sequentially("12/s")
+    region = page.get_by_role("region", name="Tasks")
+
+    def has_appeared() -> bool:
+        tasks["refuse"].enqueue(1).wait(PATIENCE)  # a page is updated by changes, and curves are a few seconds old
+        return region.count() == 1
+
+    with app.worker(concurrency=1):
+        eventually(has_appeared)
+    expect(page.get_by_label("Weight", exact=True)).to_have_value("7")
+    expect(page.get_by_label("Rate", exact=True)).to_have_value("12/s")
+    expect(page.get_by_label("Rate", exact=True)).to_be_focused()
+
+
 def test_an_update_keeps_focus_selection_and_typed_text(
     app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]
 ) -> None:

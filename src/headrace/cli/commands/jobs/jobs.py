@@ -181,8 +181,10 @@ for command in (cancel, retry, promote, delete, update):
 def why(session: Session, job_id: str, as_json: bool) -> None:
     """Explain in one sentence why a job is not running, or what it is doing."""
     job = job_of(session.store(), job_id)
-    sentence = job.why()
+    found = job.explain()
     if as_json:
-        print_json({"id": job.id, "state": job.state, "why": sentence})
+        print_json({"id": job.id, "state": job.state, "why": found.sentence, "remedy": found.remedy})
     else:
-        say(clean(sentence))
+        say(clean(found.sentence))
+        if found.remedy is not None and found.remedy.command not in found.sentence:
+            say(clean(f"To change that: {found.remedy.command}"))

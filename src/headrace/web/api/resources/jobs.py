@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.jobs.records import JobRecord, full_record_of, log_of, record_of
 from headrace.core.events.history import HistoryEntry
+from headrace.core.jobs.explanation import Remedy
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
@@ -65,11 +66,12 @@ class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Why(Struct, frozen=True):
-    """Why a job is not running now, or what it is doing, in one sentence."""
+    """Why a job is not running now, or what it is doing, in one sentence; and what can be done about it."""
 
     id: str
     state: str
     why: str
+    remedy: Remedy | None = None
 
 
 @table.get("/jobs")
@@ -173,7 +175,8 @@ def history(context: RequestContext, job_id: str) -> list[HistoryEntry]:
 def why(context: RequestContext, job_id: str) -> Why:
     """Explain why a job is not running, or what it is doing."""
     job = context.app.jobs.get(job_id)
-    return Why(job.id, job.state, job.why())
+    found = job.explain()
+    return Why(job.id, job.state, found.sentence, found.remedy)
 
 
 @table.post("/jobs/{job_id}/cancel")

@@ -19,6 +19,7 @@ from headrace.web.pages.views import (
     schedule,
     schedules,
     system,
+    tasks,
     webhooks,
     workers,
 )
@@ -27,6 +28,7 @@ from headrace.web.pages.views import (
 VIEWS: list[View] = [
     *overview.VIEWS,
     *queues.VIEWS,
+    *tasks.VIEWS,
     *workers.VIEWS,
     *jobs.VIEWS,
     *enqueue.VIEWS,
@@ -45,6 +47,7 @@ VIEWS: list[View] = [
 ]
 ACTIONS: list[Action] = [
     *queues.ACTIONS,
+    *tasks.ACTIONS,
     *workers.ACTIONS,
     *jobs.ACTIONS,
     *enqueue.ACTIONS,

@@ -1,26 +1,44 @@
-"""Enqueue a job: a new one, or a changed copy of another."""
+"""Enqueue a job: a new one, with a field for each parameter if the task's code is known, or a changed copy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import Struct
+
 from headrace.app.parts import declared_task
 from headrace.core.codec import codec
+from headrace.core.codec.annotations import ANYTHING
 from headrace.core.codec.redaction import MASK, unmasked
+from headrace.core.tasks.signature import Parameter
 from headrace.errors import CorruptPayload, InvalidJob
 from headrace.web.pages.formatting import plain_json
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.jobs import known_tasks
 
+FIELD = "arg."  # before the name of a parameter
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class ParameterField(Struct, frozen=True):
+    """A field of the form for one parameter."""
+
+    name: str
+    hint: str
+    required: bool
+
 
 def show(request: PageRequest) -> Mapping[str, Any]:
     original_id = request.query("like")
     original = request.app.jobs.get(original_id) if original_id else None
     args, kwargs = original.redacted_call() if original else ((), {})
+    parameters = None if original else _parameters(request, request.query("task"))
     return {
+        "parameters": None if parameters is None else [_field(parameter) for parameter in parameters],
         "original": original,
         "masked": MASK in plain_json(args) or MASK in plain_json(kwargs),
         "task": original.task if original else request.query("task") or "",
@@ -29,9 +47,43 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "args": plain_json(args),
         "kwargs": plain_json(kwargs),
         "tasks": known_tasks(request),
+        "own_tasks": sorted(request.app.tasks),
         "queues": [queue.name for queue in request.page_cache.queue_rows()],
         "topics": ("none",),
     }
+
+
+def _parameters(request: PageRequest, task: str | None) -> Sequence[Parameter] | None:
+    """The parameters of a task; None if its code is not known here, or one of them can't be given by name."""
+    known = request.app.tasks.get(task or "")
+    if known is None or any(parameter.kind not in _BY_NAME for parameter in known.signature.parameters):
+        return None
+    return known.signature.parameters
+
+
+def _field(parameter: Parameter) -> ParameterField:
+    kind = "" if parameter.shape is ANYTHING else parameter.shape.text.replace(" | None | None", " | None")
+    return ParameterField(
+        parameter.name, kind if parameter.required else f"{kind}, optional".lstrip(", "), parameter.required
+    )
+
+
+def _named_arguments(request: PageRequest, task: str) -> dict[str, Any]:
+    """The arguments in the fields of the parameters. An empty field is not given; a text needs no quotes."""
+    return {
+        parameter.name: _value(parameter, text)
+        for parameter in _parameters(request, task) or ()
+        if (text := request.form_field(FIELD + parameter.name)) is not None
+    }
+
+
+def _value(parameter: Parameter, text: str) -> Any:
+    if parameter.shape.exact == frozenset((str,)):
+        return text
+    try:
+        return codec.decode(text)
+    except CorruptPayload:
+        return text  # the check of the call names a value that does not fit
 
 
 def _enqueue(request: PageRequest) -> ActionResult:
@@ -39,6 +91,7 @@ def _enqueue(request: PageRequest) -> ActionResult:
     if task is None:
         raise InvalidJob("task: required")
     args, kwargs = read_json(request, "args", list), read_json(request, "kwargs", dict)
+    kwargs = {**kwargs, **_named_arguments(request, task)}
     if original_id := request.form_field("like"):
         original = request.app.jobs.get(original_id)
         args, kwargs = unmasked((args, kwargs), original.redacted_call(), (original.args, original.kwargs))

@@ -58,7 +58,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     return {
         "job": summary_of(job),
         "row": job.row,
-        "why": job.why(),
+        "why": job.explain(),
         "periods": periods,
         "timeline": draw_timeline(periods),
         "waited": sum(period.seconds for period in periods if period.state in NOT_STARTED),
@@ -158,6 +158,17 @@ def _confirm_cancel(request: PageRequest) -> Confirmation | None:
     )
 
 
+def _confirm_retry(request: PageRequest) -> Confirmation | None:
+    job = request.app.jobs.get(request.path_param("job"))
+    if job.state is not State.COMPLETED:
+        return None
+    return Confirmation(
+        f"Run {job.task} again, though it completed?",
+        "Run it again",
+        "It runs with the same arguments, and its result is replaced. What it did the first time is not undone.",
+    )
+
+
 def _update(request: PageRequest) -> ActionResult:
     job = request.app.jobs.get(request.path_param("job"))
     changes: dict[str, Any] = {}
@@ -181,7 +192,10 @@ def _update(request: PageRequest) -> ActionResult:
 VIEWS = [View(path="/jobs/{job:path}", template="jobs/job.html", show=show)]
 ACTIONS = [
     Action(
-        path="/jobs/{job:path}/retry", name="job.retry", run=_job_action("retry", "is queued again", "is not finished")
+        path="/jobs/{job:path}/retry",
+        name="job.retry",
+        run=_job_action("retry", "is queued again", "is not finished"),
+        confirmation=_confirm_retry,
     ),
     Action(
         path="/jobs/{job:path}/cancel",

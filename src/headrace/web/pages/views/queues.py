@@ -64,7 +64,7 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
         "time_charts": shown_charts,
         "window": chart_data.window_of(request),
         "windows": chart_data.WINDOWS,
-        "failing": _top_failures(failed),
+        "failing": top_failures(failed),
         "sampled": len(failed),
         "tasks": request.page_cache.tasks(name) or [] if shown_charts else [],
         "next": summaries(request.app.queue(name).peek(_MAX_JOBS), request.app),
@@ -81,7 +81,7 @@ def _stats(request: PageRequest, name: str) -> QueueStats:
     return next(found, QueueStats(queue=request.app.queue(name).name, paused=False))
 
 
-def _top_failures(dead_letters: Sequence[DeadLetterRow]) -> list[Failing]:
+def top_failures(dead_letters: Sequence[DeadLetterRow]) -> list[Failing]:
     """The most frequent failures by task and kind of error, each with its newest job."""
     failures: dict[tuple[str, str], list[DeadLetterRow]] = {}
     for dead_letter in dead_letters:

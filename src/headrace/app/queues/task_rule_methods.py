@@ -1,0 +1,45 @@
+"""The methods of an app that read and change the rules of tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from headrace.app.queues.queues import change_task_rules, rules_of_tasks
+from headrace.core.jobs.queue_rules import TaskRules
+from headrace.core.queues.rules_text import changed
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.jobs.async_twin import twin
+
+
+class TaskRuleMethods:
+    """Rules are in the store: they hold for all workers, from their next claim on."""
+
+    engine: Engine
+
+    def task_rules(self) -> dict[str, TaskRules]:
+        """The rules of all tasks that have any, by name."""
+        return rules_of_tasks(self.engine)
+
+    def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
+        """Change rules of a task; returns all its rules. Workers apply them from their next claim on.
+
+        `rate` limits starts ("10/s"), `burst` the starts at once after a pause, `concurrency` the running jobs over all
+        queues and workers. `strategy` is the order among its own jobs, which overrides the queue's: priority, fifo,
+        lifo, weighted_random or fresh_first. None removes a rule.
+        """
+        return change_task_rules(self.engine, name, lambda before: changed(before, rules))
+
+    def pause_task(self, name: str) -> None:
+        """Pause a task: workers start none of its jobs. Running jobs and other tasks continue."""
+        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=True))
+
+    def resume_task(self, name: str) -> None:
+        """Resume a task."""
+        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=False))
+
+    atask_rules = twin(task_rules)
+    aconfigure_task = twin(configure_task)
+    apause_task = twin(pause_task)
+    aresume_task = twin(resume_task)
