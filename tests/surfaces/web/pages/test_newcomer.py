@@ -53,7 +53,7 @@ def unequipped(app: Headrace, tasks: Tasks) -> Job[Any]:
 
 # A cause, the state of the job, and the text of the dashboard.
 STUCK = [
-    (paused, "pending", "is paused; resume it"),
+    (paused, "pending", "is paused"),
     (unserved, "pending", "No live worker serves"),
     (unknown, "pending", "deploy one that registers it"),
     (held_back, "pending", "starts 1/h"),
