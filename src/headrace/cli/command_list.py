@@ -10,7 +10,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("demo.demo", "A two-minute tour on a temporary file."),
         "worker": ("commands.workers.worker", "Run workers until SIGTERM or Ctrl-C."),
         "web": ("commands.web", "Serve the REST API and the dashboard."),
-        "mcp": ("mcp.mcp", "Serve the store to assistants by the Model Context Protocol."),
+        "mcp": ("mcp.mcp", "Serve the store to AI assistants over MCP."),
         "enqueue": ("commands.jobs.enqueue", "Submit a job and print its id."),
         "signal": ("commands.jobs.signal", "Send an event to a job that waits for it."),
         "from-celery": ("commands.from_celery", "Check what of a Celery project carries over."),

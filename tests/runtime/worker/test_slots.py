@@ -54,6 +54,13 @@ def test_a_backlog_of_one_kind_does_not_keep_a_job_of_the_other_waiting(
     assert order.index(kind) < 240
 
 
+class _SilentEngine:
+    """What a heartbeat listens to at its start."""
+
+    def listen(self, _: str) -> SimpleNamespace:
+        return SimpleNamespace(ring=lambda: None)
+
+
 class Runners:
     """The runners of a worker without the worker: the test places the jobs."""
 
@@ -79,7 +86,7 @@ class Runners:
 
     def withdraw(self, claim: Claim) -> None:
         """As the heartbeat does with a job that was cancelled before it began."""
-        engine = cast(Engine, SimpleNamespace(listen=lambda _: SimpleNamespace(ring=lambda: None)))
+        engine = cast(Engine, _SilentEngine())
         reports = cast(HeartbeatHost, SimpleNamespace())
         Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._withdraw_lost(
             frozenset([lease_of(claim)])

@@ -107,7 +107,7 @@ def test_commands_are_listed_by_group_and_no_line_is_cut(shell: Shell) -> None:
     assert [title for title in GROUPS if f"\n{title}:\n" in out] == list(GROUPS)
     lines = [(name, text) for commands in GROUPS.values() for name, (_, text) in commands.items()]
     assert [text for _, text in lines if len(text) > 60 or not text.endswith(".")] == []
-    assert all(f"  {name.ljust(10)}  {text}\n" in out for name, text in lines)
+    assert all(f"  {name.ljust(max(map(len, MODULES)))}  {text}\n" in out for name, text in lines)
     assert len(lines) == len(COMMANDS[()].commands) if isinstance(COMMANDS[()], click.Group) else False
 
 

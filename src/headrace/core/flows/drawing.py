@@ -34,8 +34,8 @@ class GraphNode(Struct, frozen=True):
     id: str
     label: str
     state: str
-    detail: str = ""
     task: str = ""  # jobs of one task may be drawn as one
+    detail: str = ""
 
 
 class JobGraph(Struct, frozen=True):

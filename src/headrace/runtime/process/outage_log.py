@@ -49,4 +49,5 @@ _logs: WeakKeyDictionary[Engine, OutageLog] = WeakKeyDictionary()
 
 def outage_log(engine: Engine) -> OutageLog:
     """The log of this store's outages in this process."""
-    return _logs.setdefault(engine, OutageLog())
+    known = _logs.get(engine)
+    return _logs.setdefault(engine, OutageLog()) if known is None else known

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.jobs.states import State
 from headrace.runtime.context.logs import about
-from headrace.runtime.worker.execution import describe
+from headrace.runtime.worker.execution import describe, own_frames
 from headrace.runtime.worker.state import Attempt
 
 log = logging.getLogger("headrace.worker")
@@ -59,7 +59,7 @@ def log_failure(claim: Claim, outcome: Outcome, worker: str, error: BaseExceptio
         outcome.error_type,
         outcome.error_message,
         extra=about(claim, worker, "job.failed" if is_final else "job.attempt_failed"),
-        exc_info=error if is_shown else None,
+        exc_info=(type(error), error, own_frames(error.__traceback__)) if error is not None and is_shown else None,
     )
 
 

@@ -137,7 +137,7 @@ def lost_result(why: str) -> str:
 def describe(error: BaseException) -> ErrorInfo:
     """The type, message and traceback of an error with its whole chain, of bounded length."""
     try:
-        text = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
+        text = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))
         message = str(error)
     except BaseException as broken:  # an exception whose own __str__ raises anything
         text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
@@ -146,7 +146,7 @@ def describe(error: BaseException) -> ErrorInfo:
     )
 
 
-def _own_frames(tb: TracebackType | None) -> TracebackType | None:
+def own_frames(tb: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames of the worker that called the task."""
     while tb is not None and tb.tb_next is not None and is_worker_frame(tb.tb_frame):
         tb = tb.tb_next

@@ -56,7 +56,7 @@ def draw_graph(request: PageRequest, run: FlowRun) -> Any:
     lines = {job.id: arguments_line(job) for job in run.jobs} if run.progress.total <= flow_graph.MAX_NODES else {}
     job_graph = JobGraph(
         [
-            GraphNode(node["id"], node["name"], node["state"], lines.get(node["id"], ""), node["task"])
+            GraphNode(node["id"], node["name"], node["state"], node["task"], lines.get(node["id"], ""))
             for node in graph["nodes"]
         ],
         [(edge["from"], edge["to"]) for edge in graph["edges"]],
