@@ -29,7 +29,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 _CHUNK = 65_536
 
 
-class Answer(Struct, frozen=True):
+class WsgiAnswer(Struct, frozen=True):
     """A whole response."""
 
     status: int
@@ -54,13 +54,13 @@ class WebWSGI:
         start_response(f"{answer.status} {http.HTTPStatus(answer.status).phrase}", answer.headers)
         return [answer.body]
 
-    def answer(self, scope: Scope, body: bytes) -> Answer:
+    def answer(self, scope: Scope, body: bytes) -> WsgiAnswer:
         """Serve one request in this thread; in another one if an event loop runs in this one."""
         if self._web.site_auth is not None and not is_public(scope):
             self._web.site_auth.ask_before(scope)
         if not _is_in_event_loop():
             return _run(self._web, scope, body)
-        answers: list[Answer] = []
+        answers: list[WsgiAnswer] = []
         context = contextvars.copy_context()
         thread = threading.Thread(target=lambda: answers.append(context.run(_run, self._web, scope, body)))
         thread.start()
@@ -131,13 +131,13 @@ def _is_in_event_loop() -> bool:
     return True
 
 
-def _run(web: Web, scope: Scope, body: bytes) -> Answer:
+def _run(web: Web, scope: Scope, body: bytes) -> WsgiAnswer:
     # With a factory, the runner leaves the thread's own event loop alone.
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(_serve(web, scope, body))
 
 
-async def _serve(web: Web, scope: Scope, body: bytes) -> Answer:
+async def _serve(web: Web, scope: Scope, body: bytes) -> WsgiAnswer:
     status, headers, chunks = 500, list[tuple[str, str]](), list[bytes]()
     is_read = False
 
@@ -157,4 +157,4 @@ async def _serve(web: Web, scope: Scope, body: bytes) -> Answer:
             chunks.append(message.get("body", b""))
 
     await web(scope, receive, send)
-    return Answer(status, headers, b"".join(chunks))
+    return WsgiAnswer(status, headers, b"".join(chunks))

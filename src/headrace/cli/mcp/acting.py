@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from headrace.cli.mcp.reading import DeadFilter, JobFilter, Name
+from headrace.cli.mcp.reading import DeadFilter, FilterArguments, Name
 from headrace.cli.mcp.tools import WHO, ToolContext, ToolTable
 from headrace.errors import InvalidJob
 
@@ -14,14 +14,14 @@ tools = ToolTable()
 Note = Annotated[str, Meta(max_length=10_000)]
 
 
-class Requeue(DeadFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequeueArguments(DeadFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which pending dead letters; `rate` (10/s) spreads the starts of their jobs."""
 
     rate: Name | None = None
     note: Note | None = None
 
 
-class Resolve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResolveArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A dead letter, and how it is resolved."""
 
     id: Name
@@ -36,7 +36,7 @@ class QueueName(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @tools.acts("dead.requeue_many")
-def requeue_dead_letters(context: ToolContext, given: Requeue) -> Any:
+def requeue_dead_letters(context: ToolContext, given: RequeueArguments) -> Any:
     """Run the jobs of pending dead letters again, by id or filter. Call plan_requeue first."""
     if given.id is not None:
         if given.filters() or given.everything or given.rate:
@@ -53,20 +53,20 @@ def requeue_dead_letters(context: ToolContext, given: Requeue) -> Any:
 
 
 @tools.acts("dead.resolve", destroys=True)
-def resolve_dead_letter(context: ToolContext, given: Resolve) -> Any:
+def resolve_dead_letter(context: ToolContext, given: ResolveArguments) -> Any:
     """Resolve a pending dead letter without running its job again."""
     found = context.app.dead.resolve(given.id, given.status, by=WHO, note=given.note)
     return {"id": found.id, "job_id": found.job_id, "status": found.status}
 
 
 @tools.acts("jobs.retry_many")
-def retry_jobs(context: ToolContext, given: JobFilter) -> Any:
+def retry_jobs(context: ToolContext, given: FilterArguments) -> Any:
     """Run finished jobs again with fresh attempts; without a state, the failed ones. Call plan_retry first."""
     return {"changed": context.app.jobs.retry(**given.required())}
 
 
 @tools.acts("jobs.cancel_many", destroys=True)
-def cancel_jobs(context: ToolContext, given: JobFilter) -> Any:
+def cancel_jobs(context: ToolContext, given: FilterArguments) -> Any:
     """Cancel unfinished jobs; running ones are asked to stop. Call plan_cancel first."""
     return {"changed": context.app.jobs.cancel(**given.required())}
 

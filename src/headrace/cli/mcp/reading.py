@@ -40,7 +40,7 @@ class JobId(Struct, frozen=True, forbid_unknown_fields=True):
     id: Name
 
 
-class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FilterArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs: all given filters must match, and at least one is needed."""
 
     ids: Annotated[list[Name], Meta(min_length=1, max_length=200)] | None = None
@@ -55,7 +55,7 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def filters(self) -> dict[str, Any]:
         """The given filters."""
-        names = JobFilter.__struct_fields__
+        names = FilterArguments.__struct_fields__
         return {name: value for name in names if (value := getattr(self, name)) not in (None, [])}
 
     def required(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         raise InvalidJob("give at least one filter, such as queue")
 
 
-class JobQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobArguments(FilterArguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs, newest first; `text` searches the id, task, reason, arguments and metadata."""
 
     text: Name | None = None
@@ -92,7 +92,7 @@ class DeadFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
-class DeadQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters, newest first; pending ones unless a status is given."""
 
     status: Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired", "any"] = (
@@ -120,7 +120,7 @@ class MetricsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     task: Name | None = None
 
 
-class ScheduleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which schedules, and how many next runs of each."""
 
     task: Name | None = None
@@ -149,13 +149,13 @@ def overview(context: ToolContext, given: Nothing) -> Any:
 
 
 @tools.reads
-def find_jobs(context: ToolContext, given: JobQuery) -> Any:
+def find_jobs(context: ToolContext, given: JobArguments) -> Any:
     """List and search jobs, newest first. `cursor` of the answer continues the list; a page may be empty before it."""
     jobs, cursor = _found(context.app, given)
     return {"jobs": [record_of(job) for job in jobs], "cursor": cursor}
 
 
-def _found(app: Headrace, given: JobQuery) -> tuple[list[Job[Any]], str | None]:
+def _found(app: Headrace, given: JobArguments) -> tuple[list[Job[Any]], str | None]:
     if given.text is None:
         page = app.jobs.find(limit=given.limit, cursor=given.cursor, reach=_SCANNED, **given.filters())
         return list(page), page.cursor
@@ -201,7 +201,7 @@ def workers(context: ToolContext, given: Listed) -> Any:
 
 
 @tools.reads
-def dead_letters(context: ToolContext, given: DeadQuery) -> Any:
+def dead_letters(context: ToolContext, given: DeadArguments) -> Any:
     """List dead letters, which are jobs that failed for good, newest first."""
     filters = {name: value for name in ("fingerprint", "task", "queue") if (value := getattr(given, name)) is not None}
     status = None if given.status == "any" else given.status
@@ -237,7 +237,7 @@ def alerts(context: ToolContext, given: Listed) -> Any:
 
 
 @tools.reads
-def schedules(context: ToolContext, given: ScheduleQuery) -> Any:
+def schedules(context: ToolContext, given: ScheduleArguments) -> Any:
     """List the schedules with their next runs, the last run and the last error."""
     found = context.app.schedules.list(task=given.task)[: given.limit]
     return {"schedules": [_schedule(context.app, one, given.runs) for one in found]}
@@ -265,13 +265,13 @@ def plan_requeue(context: ToolContext, given: DeadFilter) -> Any:
 
 
 @tools.reads
-def plan_cancel(context: ToolContext, given: JobFilter) -> Any:
+def plan_cancel(context: ToolContext, given: FilterArguments) -> Any:
     """Dry run of cancel_jobs: how many unfinished jobs match, and the newest of them."""
     return _planned(context.app, given, Trigger.CANCEL)
 
 
 @tools.reads
-def plan_retry(context: ToolContext, given: JobFilter) -> Any:
+def plan_retry(context: ToolContext, given: FilterArguments) -> Any:
     """Dry run of retry_jobs: how many finished jobs match (failed ones if no state is given), and the newest."""
     return _planned(context.app, given, Trigger.REVIVE)
 
@@ -283,7 +283,7 @@ def plan_retention(context: ToolContext, given: Nothing) -> Any:
     return {**msgspec.structs.asdict(run), "jobs": run.jobs[:_FIRST_IDS]}
 
 
-def _planned(app: Headrace, given: JobFilter, trigger: Trigger) -> dict[str, Any]:
+def _planned(app: Headrace, given: FilterArguments, trigger: Trigger) -> dict[str, Any]:
     filters = given.required()
     only_failed = trigger is Trigger.REVIVE and not {"state", "ids"} & filters.keys()
     requested = [State.FAILED] if only_failed else filters.get("state", [*State])
