@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.documents import Document
@@ -66,7 +66,8 @@ def test_a_line_names_the_arguments_and_leaves_a_position_out() -> None:
     assert line_of({}) == ""
 
 
-@given(st.dictionaries(st.text(), ANYTHING), st.integers(2, 200))
+@settings(max_examples=25)
+@given(st.dictionaries(st.text(max_size=9), ANYTHING, max_size=4), st.integers(2, 200))
 def test_a_line_is_never_longer_than_its_limit(named: dict[str, Any], limit: int) -> None:
     assert len(line_of(named, limit)) <= limit
 
