@@ -32,7 +32,7 @@ class Subject(Struct, frozen=True):
         return sum(queue.completed + queue.failed + queue.cancelled for queue in self.app.queues())
 
 
-def open_subject(url: str, durability: str, tells: str = "metrics") -> Subject:
+def open_subject(url: str, durability: Any, tells: str = "metrics") -> Subject:
     """An app on the store. A job takes an argument and keeps a result, as most jobs do."""
     app = Headrace(url, durability=durability, events=tells != "nothing", metrics=tells == "metrics")
 

@@ -122,6 +122,8 @@ if TYPE_CHECKING:
     from headrace.core.events.event import Event
     from headrace.core.health.findings import Finding, StoragePart
     from headrace.core.health.process_stats import MemoryTrace
+    from headrace.core.settings.setting_types import AppSettings, WebOptions, WorkerSettings
+    from headrace.core.tasks.option_types import CallOptions, ScheduleOptions, TaskOptions
     from headrace.runtime.context.logs import JobContextFilter, JsonFormatter, TextFormatter, configure_logs
     from headrace.runtime.flows.chains import chain, group
     from headrace.runtime.flows.flow import Flow
@@ -143,6 +145,7 @@ __all__ = [
     "AlertSilence",
     "AlertSilenceNotFound",
     "AppClosed",
+    "AppSettings",
     "ArchiveMonth",
     "ArchivePartition",
     "ArchiveRun",
@@ -152,6 +155,7 @@ __all__ = [
     "BulkRequeue",
     "Cache",
     "Call",
+    "CallOptions",
     "CancelJob",
     "ConfigError",
     "CorruptPayload",
@@ -219,6 +223,7 @@ __all__ = [
     "RetryableError",
     "Schedule",
     "ScheduleNotFound",
+    "ScheduleOptions",
     "ScheduleRun",
     "SchemaMismatch",
     "Snooze",
@@ -231,18 +236,21 @@ __all__ = [
     "Task",
     "TaskDurations",
     "TaskMetrics",
+    "TaskOptions",
     "TaskRules",
     "TaskStats",
     "TextFormatter",
     "Unique",
     "UnknownTask",
     "UnsupportedByEngine",
+    "WebOptions",
     "Webhook",
     "WebhookNotFound",
     "Worker",
     "WorkerInfo",
     "WorkerMetrics",
     "WorkerNotFound",
+    "WorkerSettings",
     "chain",
     "configure_logs",
     "current_job",
@@ -299,6 +307,12 @@ _LATER = {
     "TaskMetrics": "headrace.app.metrics.records",
     "TaskStats": "headrace.app.metrics.task_stats",
     "Webhook": "headrace.app.events.webhooks",
+    "AppSettings": "headrace.core.settings.setting_types",
+    "CallOptions": "headrace.core.tasks.option_types",
+    "ScheduleOptions": "headrace.core.tasks.option_types",
+    "TaskOptions": "headrace.core.tasks.option_types",
+    "WebOptions": "headrace.core.settings.setting_types",
+    "WorkerSettings": "headrace.core.settings.setting_types",
     "Worker": "headrace.runtime.worker.worker",
     "WorkerMetrics": "headrace.app.metrics.records",
     "chain": "headrace.runtime.flows.chains",

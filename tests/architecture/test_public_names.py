@@ -48,6 +48,12 @@ PROMISED = {
     "aconfigure rules",
     "Webhook": "id url types queue task paused reason created_at secret",
     "Worker": "start stop pause resume join id",
+    "AppSettings": "",
+    "CallOptions": "",
+    "ScheduleOptions": "",
+    "TaskOptions": "",
+    "WebOptions": "",
+    "WorkerSettings": "",
     "AttemptError": "at attempt type message traceback",
     "HistoryEntry": "at event from_state to_state version attempt worker message",
     "Lifecycle": "max_scheduled max_waiting max_pending max_retrying max_running max_age on_stale keep_completed "

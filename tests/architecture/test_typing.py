@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -22,15 +23,15 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, Unpack, assert_type
 
 from headrace import (
-    AttemptError, Headrace, HistoryEntry, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry, State, Worker,
-    WorkerInfo, current_job,
+    AttemptError, Headrace, HistoryEntry, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry, State,
+    TaskOptions, Worker, WorkerInfo, current_job,
 )
 from headrace.testing import VirtualClock, adrain, assert_enqueued, drain, enqueued, inline, isolated
 
-app = Headrace("memory://", concurrency=2, clock=VirtualClock())
+app = Headrace("memory://", concurrency="auto", queues={"emails": 3}, keep_failed=None, clock=VirtualClock())
 
 
 @app.task
@@ -53,6 +54,25 @@ async def crawl(depth: int) -> list[str]:
     return [str(depth)]
 
 
+@app.cron("0 9 * * MON", tz="Europe/Vienna", catch_up="latest", queue="reports")
+def report() -> str:
+    return ""
+
+
+@app.every(minutes=5, args=(1,), overlap="skip")
+def poll(depth: int) -> int:
+    return depth
+
+
+assert_type(report.enqueue().result(), str)
+assert_type(poll.enqueue(1).result(), int)
+
+
+# Wrappers pass options on.
+def billing_task(**options: Unpack[TaskOptions]) -> Any:
+    return app.task(name="billing", **options)
+
+
 # A plain call is a plain call.
 assert_type(add(1, 2), int)
 waiting = fetch("x")
@@ -66,8 +86,9 @@ assert_type(fetch.enqueue("x").result(), bytes)
 assert_type(crawl.enqueue(3).result(), list[str])
 
 # Options keep the types.
-assert_type(add.using(priority=9, delay=60, run_at=None).enqueue(1, 2).result(), int)
+assert_type(add.using(priority=9, delay=60, tags={"env": "prod"}).enqueue(1, 2).result(), int)
 assert_type(crawl.using(queue="slow").enqueue(1).result(), list[str])
+assert_type(crawl.using(after=add.enqueue(1, 2), run_at=datetime.now(UTC)).enqueue(1).result(), list[str])
 assert_type(send("a", subject="b"), None)
 assert_type(app.enqueue_many([add.bind(n, n) for n in range(3)]), list[Job[int]])
 
@@ -146,6 +167,17 @@ from __future__ import annotations
 from headrace import Headrace, Retry, current_job
 
 app = Headrace("memory://")
+Headrace("memory://", concurency=4)  # wrong: call-arg
+Headrace("memory://", durability="some")  # wrong: arg-type
+app.worker(qeues=["emails"])  # wrong: call-arg
+app.worker(lease="long")  # wrong: arg-type
+app.worker(url="memory://")  # wrong: call-arg
+app.asgi(aut=["ann:secret"])  # wrong: call-arg
+app.cron("* * * * *", timezone="UTC")  # wrong: call-arg
+app.every(minute=5)  # wrong: call-arg
+app.task(qeue="emails")  # wrong: call-overload
+app.task(run_at=None)  # wrong: call-overload
+app.task(priority="high")  # wrong: call-overload
 
 
 @app.task
@@ -162,6 +194,11 @@ add("1", 2)  # wrong: arg-type
 add(1)  # wrong: call-arg
 add.enqueue("1", 2)  # wrong: arg-type
 add.using(priority=9).enqueue(1)  # wrong: call-arg
+add.using(qeue="emails")  # wrong: call-arg
+add.using(countdown=5)  # wrong: call-arg
+add.using(delay="5 minutes")  # wrong: arg-type
+add.using(rate="10/s")  # wrong: call-arg
+add.bind(1, 2).using(priorty=3)  # wrong: call-arg
 fetch.aenqueue(5)  # wrong: arg-type
 text: str = add.enqueue(1, 2).result()  # wrong: assignment
 fetch.enqueue("x").result().decode().upper().nothing  # wrong: attr-defined
@@ -192,10 +229,32 @@ def mypy(folder: Path, text: str) -> list[str]:
     return [line for line in ran.stdout.splitlines() if ": note:" not in line]
 
 
+def pyright(folder: Path, text: str) -> dict[int, str]:
+    """What pyright finds in a user's file, by line. basedpyright is pyright in a package that needs no npm."""
+    (folder / "user.py").write_text(text)
+    settings = {"typeCheckingMode": "standard", "include": ["user.py"], "extraPaths": [str(SRC)]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=4 * PATIENCE, check=False)
+    assert ran.returncode in (0, 1), ran.stdout + ran.stderr
+    return {
+        problem["range"]["start"]["line"] + 1: problem["message"]
+        for problem in json.loads(ran.stdout)["generalDiagnostics"]
+        if problem["severity"] == "error"
+    }
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder, so that the second run finds the first one's cache."""
     return tmp_path_factory.mktemp("user")
+
+
+EXPECTED = {
+    number: match[1]
+    for number, line in enumerate(WRONG.splitlines(), 1)
+    if (match := re.search(r"# wrong: (.+)$", line))
+}
 
 
 def test_right_code_is_right_and_every_type_is_the_expected_one(folder: Path) -> None:
@@ -203,14 +262,15 @@ def test_right_code_is_right_and_every_type_is_the_expected_one(folder: Path) ->
 
 
 def test_mistakes_are_found_where_they_are_made(folder: Path) -> None:
-    expected = {
-        number: match[1]
-        for number, line in enumerate(WRONG.splitlines(), 1)
-        if (match := re.search(r"# wrong: (.+)$", line))
-    }
     found = {}
     for line in mypy(folder, WRONG):
         match = re.fullmatch(r"user\.py:(\d+): error: .*\[([\w-]+)\]", line)
         assert match, line
         found[int(match[1])] = match[2]
-    assert found == expected
+    assert found == EXPECTED
+
+
+def test_pyright_finds_the_same(folder: Path) -> None:
+    assert pyright(folder, RIGHT) == {}
+    found = pyright(folder, WRONG)
+    assert found.keys() == EXPECTED.keys(), found

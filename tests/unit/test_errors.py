@@ -51,9 +51,9 @@ def test_an_error_names_the_field_and_the_value(app: Headrace) -> None:
         [
             (lambda: add.using(priority=999), InvalidJob, "priority", 999),
             (lambda: add.using(job_id="\n"), InvalidJob, "job_id", "\n"),
-            (lambda: add.using(retry="many"), InvalidJob, "retry", "many"),
-            (lambda: add.using(tags=naive), InvalidJob, "tags", naive),
-            (lambda: add.using(priorty=1), InvalidJob, "priorty", None),
+            (lambda: add.using(retry="many"), InvalidJob, "retry", "many"),  # type: ignore[arg-type]
+            (lambda: add.using(tags=naive), InvalidJob, "tags", naive),  # type: ignore[arg-type]
+            (lambda: add.using(priorty=1), InvalidJob, "priorty", None),  # type: ignore[call-arg]
             (lambda: add.enqueue("x"), InvalidJob, "a", "x"),
             (add.enqueue, InvalidJob, "a", None),
             (lambda: add.enqueue(1, c=2), InvalidJob, "c", None),
@@ -63,8 +63,8 @@ def test_an_error_names_the_field_and_the_value(app: Headrace) -> None:
             (lambda: app.jobs.find(limit=0), InvalidJob, "limit", 0),
             (lambda: app.task(priority=999), ConfigError, "priority", 999),
             (lambda: Headrace("memory://", lease=0), ConfigError, "lease", 0.0),
-            (lambda: Headrace("memory://", lease="x"), ConfigError, "lease", "x"),
-            (lambda: Headrace("memory://", lese=1), ConfigError, "lese", None),
+            (lambda: Headrace("memory://", lease="x"), ConfigError, "lease", "x"),  # type: ignore[arg-type]
+            (lambda: Headrace("memory://", lese=1), ConfigError, "lese", None),  # type: ignore[call-arg]
             (lambda: Headrace("nope://u:pw@h/x"), ConfigError, "url", "nope://u:***@h/x"),
             (lambda: app.schedules.create("s", "add", cron="x"), InvalidSchedule, "cron", "x"),
             (lambda: app.schedules.create("s", "add", every="x"), InvalidSchedule, "every", "x"),

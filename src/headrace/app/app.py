@@ -7,7 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
 from headrace.app import parts
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from headrace.app.lifespan import Lifespan, WebApp
     from headrace.app.metrics.task_stats import TaskStats
     from headrace.core.events.event import Event
+    from headrace.core.settings.setting_types import AppSettings, WebOptions, WorkerSettings
+    from headrace.core.tasks.option_types import IntervalOptions, ScheduleOptions, TaskOptions
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.spool.spool import Spool
     from headrace.runtime.worker.worker import Worker
@@ -56,7 +58,7 @@ class Headrace(HookMethods, TaskRuleMethods):
     Other settings may be given by name; `headrace doctor` prints them all and where they came from.
     """
 
-    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: Any) -> None:
+    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: Unpack[AppSettings]) -> None:
         found = find_settings({"url": url, **settings})
         self.settings: Settings = found.settings
         self.settings_origin = found.origin
@@ -100,8 +102,8 @@ class Headrace(HookMethods, TaskRuleMethods):
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
     @overload
-    def task(self, /, *, name: str | None = None, **options: Any) -> Decorator: ...
-    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+    def task(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Decorator: ...
+    def task(self, function: Any = None, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Any:
         """Register a function as a task; use it bare or with a name and options."""
         checked_options = task_options(options)
         if function is None:
@@ -110,11 +112,13 @@ class Headrace(HookMethods, TaskRuleMethods):
 
     # -- schedules
 
-    def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> Decorator:
+    def cron(self, expression: str, /, *, name: str | None = None, **how: Unpack[ScheduleOptions]) -> Decorator:
         """Schedule the decorated task: cron("0 9 * * MON", tz="Europe/Vienna"); options as for schedules.create()."""
         return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
 
-    def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> Decorator:
+    def every(
+        self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Unpack[IntervalOptions]
+    ) -> Decorator:
         """Schedule the decorated task: every(minutes=5), or weeks, days, hours, seconds; options as for cron()."""
         return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
 
@@ -239,13 +243,13 @@ class Headrace(HookMethods, TaskRuleMethods):
 
     # -- workers
 
-    def worker(self, **settings: Any) -> Worker:
+    def worker(self, **settings: Unpack[WorkerSettings]) -> Worker:
         """A worker in threads of this process: `with app.worker(concurrency=4): ...`."""
         worker = self._make_worker(self._with(settings))
         self._workers = [known for known in self._workers if not known.stopped.is_set()] + [worker]
         return worker
 
-    def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Any) -> int:
+    def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Unpack[WorkerSettings]) -> int:
         """Run workers and block until SIGTERM or SIGINT; a second signal cuts the shutdown short."""
         from headrace.app.run_workers import run_until_empty, run_until_stopped  # deferred: see _make_worker
 
@@ -255,15 +259,17 @@ class Headrace(HookMethods, TaskRuleMethods):
             return run_until_empty(make, chosen, self._declare_rules)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
-    def asgi(self, **options: Any) -> ASGI:
+    def asgi(self, **options: Unpack[WebOptions]) -> ASGI:
         """The REST API and the dashboard as an ASGI app; options are the settings web_*, without `web_`."""
         return asgi_of(self, options)
 
-    def wsgi(self, **options: Any) -> WSGI:
+    def wsgi(self, **options: Unpack[WebOptions]) -> WSGI:
         """The same as a WSGI app; pages poll, because a WSGI server has few threads for streams."""
         return wsgi_of(self, options)
 
-    def lifespan(self, *, worker: bool = False, inner: Lifespan | None = None, **settings: Any) -> Lifespan:
+    def lifespan(
+        self, *, worker: bool = False, inner: Lifespan | None = None, **settings: Unpack[WorkerSettings]
+    ) -> Lifespan:
         """A lifespan for FastAPI, Starlette or Litestar: `FastAPI(lifespan=app.lifespan(worker=True, concurrency=2))`.
 
         It opens the store, runs a worker with these settings if asked to, and ends open event streams so that the
@@ -276,7 +282,7 @@ class Headrace(HookMethods, TaskRuleMethods):
         self._with(settings)  # a wrong setting is an error here, not when the server starts
         return lifespan_of(self, inner, settings if worker else None)
 
-    def _with(self, settings: dict[str, Any]) -> Settings:
+    def _with(self, settings: Mapping[str, Any]) -> Settings:
         base = {name: getattr(self.settings, name) for name in Settings.__struct_fields__}
         given = {name: value for name, value in settings.items() if value is not None}
         return find_settings({**base, **given}).settings

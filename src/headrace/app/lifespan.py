@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, EngineUnavailable
@@ -14,6 +14,7 @@ from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.process.stop_signals import on_stop_signal
 
 if TYPE_CHECKING:
+    from headrace.core.settings.setting_types import WorkerSettings
     from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger("headrace.app")
@@ -36,10 +37,10 @@ class LifespanApp(Protocol):
     @property
     def web_apps(self) -> Collection[WebApp]: ...
 
-    def worker(self, **settings: Any) -> Worker: ...
+    def worker(self, **settings: Unpack[WorkerSettings]) -> Worker: ...
 
 
-def lifespan_of(app: LifespanApp, inner: Lifespan | None, worker_settings: dict[str, Any] | None) -> Lifespan:
+def lifespan_of(app: LifespanApp, inner: Lifespan | None, worker_settings: WorkerSettings | None) -> Lifespan:
     """The lifespan; `inner` is one of the site's own, `worker_settings` is None without a worker."""
     if inner is not None and not callable(inner):
         raise ConfigError(f"lifespan: inner={inner!r} should be a function that returns an async context manager")
@@ -68,7 +69,7 @@ def _open_store(app: LifespanApp) -> None:
 
 
 @asynccontextmanager
-async def _running(app: LifespanApp, worker_settings: dict[str, Any] | None) -> AsyncIterator[None]:
+async def _running(app: LifespanApp, worker_settings: WorkerSettings | None) -> AsyncIterator[None]:
     """Run the worker. From a stop signal on it claims no job, and streams end, although requests may go on."""
     worker = None if worker_settings is None else app.worker(**worker_settings)
 

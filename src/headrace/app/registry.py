@@ -130,7 +130,7 @@ class Registry:
         )
 
 
-def task_options(given: dict[str, Any]) -> Options:
+def task_options(given: Mapping[str, Any]) -> Options:
     for name in ("job_id", "run_at", "connection", "idempotency_key", "after", "parent"):
         if name in given:
             raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)", field=name)

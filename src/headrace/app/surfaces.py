@@ -7,7 +7,7 @@ the packages of a surface it does not use.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from headrace.core.settings.settings import Settings
@@ -34,13 +34,13 @@ class BackgroundReads(Protocol):
         """Wait until no read is under way."""
 
 
-def asgi_of(app: object, options: dict[str, Any]) -> ASGI:
+def asgi_of(app: object, options: Mapping[str, Any]) -> ASGI:
     """The ASGI app of this app, to serve or mount."""
     made: ASGI = _load_web("asgi")(app, **options)
     return made
 
 
-def wsgi_of(app: object, options: dict[str, Any]) -> WSGI:
+def wsgi_of(app: object, options: Mapping[str, Any]) -> WSGI:
     """The WSGI app of this app, to serve or mount."""
     made: WSGI = _load_web("wsgi")(app, **options)
     return made

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 from flask import Flask, request
@@ -23,13 +23,21 @@ from headrace.runtime.context.current_job import JobContext
 
 __all__ = ["init_app"]
 
+if TYPE_CHECKING:
+    from headrace.core.settings.setting_types import WebOptions
+
 EXTENSION = "headrace"
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _called: list[Headrace] = []  # the app that `flask jobs` was called for
 
 
 def init_app(
-    site: Flask, jobs: Headrace, *, dashboard: str | None = None, command: str | None = "jobs", **options: Any
+    site: Flask,
+    jobs: Headrace,
+    *,
+    dashboard: str | None = None,
+    command: str | None = "jobs",
+    **options: Unpack[WebOptions],
 ) -> None:
     """Connect a Flask app with a Headrace app.
 
@@ -87,7 +95,7 @@ def _command(name: str, jobs: Headrace) -> click.Command:
 # -- the dashboard
 
 
-def _mount(site: Flask, jobs: Headrace, path: str, options: dict[str, Any]) -> None:
+def _mount(site: Flask, jobs: Headrace, path: str, options: WebOptions) -> None:
     if not path.startswith("/") or not path.strip("/"):
         raise ConfigError(f"init_app: dashboard={path!r} should be a path such as '/background'")
     path, served = path.rstrip("/"), jobs.wsgi(**options)

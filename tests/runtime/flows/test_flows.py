@@ -520,7 +520,7 @@ def test_a_later_attempt_finds_what_an_earlier_one_spawned_at_once(app: Headrace
 
 def test_a_spawned_job_that_fails_cancels_its_parent_or_does_not(app: Headrace, broken: AnyTask) -> None:
     @app.task
-    def parent(policy: str) -> str:
+    def parent(policy: Any) -> Any:
         current_job().spawn(broken.using(on_parent_failure=policy).bind())
         return policy
 

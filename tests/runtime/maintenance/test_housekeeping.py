@@ -89,7 +89,7 @@ def test_what_to_do_is_a_setting(app: Headrace, monkeypatch: pytest.MonkeyPatch)
     settings = Headrace("memory://").settings
     assert (settings.maintenance, settings.log_limit, settings.history_limit) == ((), None, 1000)
     with pytest.raises(ConfigError, match=r"maintenance.*use one of checkpoint, vacuum"):
-        Headrace("memory://", maintenance=["polish"])
+        Headrace("memory://", maintenance=["polish"])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="history_limit: 5 must be at least 20"):
         Headrace("memory://", history_limit=5)
     with pytest.raises(ConfigError, match="max_size"):

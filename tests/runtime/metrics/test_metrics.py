@@ -358,6 +358,8 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(still: Headrace, call: Any
 
 @pytest.mark.parametrize("name", ["metrics_keep_fine", "metrics_keep_minutes", "metrics_keep_hours"])
 def test_how_long_metrics_are_kept_is_a_setting(name: str) -> None:
+    negative: Any = {name: -1}
+    none: Any = {name: None}
     with pytest.raises(ConfigError, match=f"{name}: -1.0 must be 0 or more"):
-        Headrace("memory://", **{name: -1})  # type: ignore[arg-type]
-    assert getattr(Headrace("memory://", **{name: None}).settings, name) is None
+        Headrace("memory://", **negative)
+    assert getattr(Headrace("memory://", **none).settings, name) is None

@@ -96,4 +96,4 @@ def test_a_call_can_not_have_limits_of_its_own(app: Headrace) -> None:
     def send() -> None: ...
 
     with pytest.raises(InvalidJob, match="rate_key and concurrency_key"):
-        send.using(concurrency=1).enqueue()
+        send.using(concurrency=1).enqueue()  # type: ignore[call-arg]

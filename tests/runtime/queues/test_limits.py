@@ -218,7 +218,8 @@ def test_a_tenant_with_five_hundred_jobs_does_not_hold_up_another_with_five(app:
     task = app.task(name="serve")(lambda: threading.Event().wait(0.004))
 
     def calls(tenant: str, jobs: int) -> list[Any]:
-        return [task.using(tags=[tenant], **{option: tenant}).bind() for _ in range(jobs)]
+        key: Any = {option: tenant}
+        return [task.using(tags=[tenant], **key).bind() for _ in range(jobs)]
 
     with app.worker(concurrency=2):
         app.enqueue_many(calls("large", 500))

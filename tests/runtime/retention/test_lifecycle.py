@@ -78,9 +78,9 @@ def test_a_call_may_say_that_its_job_goes_when_it_is_done(app: Headrace) -> None
 def test_a_lifecycle_is_the_tasks_and_not_a_calls(app: Headrace) -> None:
     task = app.task(name="send")(lambda: None)
     with pytest.raises(InvalidJob, match="set it for the task"):
-        task.using(lifecycle=QUICK).enqueue()
+        task.using(lifecycle=QUICK).enqueue()  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"@app.task: lifecycle: expected Lifecycle\(...\)"):
-        app.task(lifecycle=600)
+        app.task(lifecycle=600)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match=r"@app.task: remove_on_fail: expected True"):
         app.task(remove_on_fail=0)
 

@@ -144,11 +144,11 @@ def test_mistakes_in_a_declaration_are_reported_where_it_stands(app: Headrace) -
     with pytest.raises(InvalidSchedule, match="give an interval"):
         app.every(5, minutes=5)
     with pytest.raises(InvalidSchedule, match="expected numbers of minutes"):
-        app.every(minutes="5")
+        app.every(minutes="5")  # type: ignore[arg-type]
     with pytest.raises(InvalidSchedule, match="give an interval"):
-        app.every(minute=5)
+        app.every(minute=5)  # type: ignore[call-arg]
     with pytest.raises(InvalidSchedule, match="did you mean 'overlap'"):
-        app.every(5, overlapp="skip")
+        app.every(5, overlapp="skip")  # type: ignore[call-arg]
     with pytest.raises(InvalidSchedule, match=r"give args=\(...\) or kwargs"):
 
         @app.every(minutes=5)

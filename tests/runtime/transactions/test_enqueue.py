@@ -308,7 +308,7 @@ def test_an_option_that_is_no_connection_is_refused_without_showing_it(app: Head
 
 def test_a_connection_belongs_to_a_call_not_to_a_task(app: Headrace, database: str, url: str) -> None:
     with plain(database, url) as lender, pytest.raises(ConfigError, match=r"connection belongs to one call"):
-        app.task(connection=lender.connection)(print)
+        app.task(connection=lender.connection)(print)  # type: ignore[call-overload]
 
 
 def test_a_connection_of_the_other_kind_is_refused(app: Headrace, add: Any, database: str, folder: Path) -> None:

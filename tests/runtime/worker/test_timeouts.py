@@ -60,7 +60,7 @@ def test_a_timeout_is_final_where_it_is_not_to_be_retried(app: Headrace, worker:
 
 
 @pytest.mark.parametrize("kind", ["thread", "async", "process"])
-def test_a_timeout_error_of_the_task_itself_is_distinguished(app: Headrace, worker: Worker, kind: str) -> None:
+def test_a_timeout_error_of_the_task_itself_is_distinguished(app: Headrace, worker: Worker, kind: Any) -> None:
     def theirs(how: str = "timeout") -> None:
         raise TimeoutError("the server did not answer")
 

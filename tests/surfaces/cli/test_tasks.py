@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -218,7 +219,7 @@ def test_why_names_the_rule_that_holds_a_job_back(shell: Shell, app: Headrace) -
 # -- workers
 
 
-def order_of(shell: Shell, calls: dict[str, dict[str, object]], *arguments: str) -> str:
+def order_of(shell: Shell, calls: dict[str, dict[str, Any]], *arguments: str) -> str:
     """The order in which a drained worker process with one slot runs these calls."""
     name = shell.module(MARK)
     with shell.app() as app:
@@ -230,17 +231,17 @@ def order_of(shell: Shell, calls: dict[str, dict[str, object]], *arguments: str)
 
 @pytest.mark.parametrize(("strategy", "order"), [("priority", "bac"), ("fifo", "abc"), ("lifo", "cba")])
 def test_a_worker_runs_jobs_by_the_strategy_it_is_given(shell: Shell, strategy: str, order: str) -> None:
-    calls: dict[str, dict[str, object]] = {"a": {}, "b": {"priority": 5}, "c": {}}
+    calls: dict[str, dict[str, Any]] = {"a": {}, "b": {"priority": 5}, "c": {}}
     assert order_of(shell, calls, "--strategy", strategy) == order
 
 
 def test_a_worker_serves_queues_strictly_in_the_order_given(shell: Shell) -> None:
-    calls: dict[str, dict[str, object]] = {name: {"queue": name.lower() * 3} for name in "ABC"}
+    calls: dict[str, dict[str, Any]] = {name: {"queue": name.lower() * 3} for name in "ABC"}
     assert order_of(shell, calls, "-q", "ccc,aaa,bbb", "--queue-order", "strict") == "CAB"
 
 
 def test_a_worker_runs_only_jobs_whose_needs_it_has(shell: Shell) -> None:
-    calls: dict[str, dict[str, object]] = {
+    calls: dict[str, dict[str, Any]] = {
         "a": {"needs": ["gpu", "region:eu"]},
         "b": {"needs": ["gpu", "tpu"]},
         "c": {},

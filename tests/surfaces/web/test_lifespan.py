@@ -123,7 +123,7 @@ def test_the_store_is_opened_at_the_start(app: Headrace, monkeypatch: pytest.Mon
 
 def test_wrong_settings_are_told_when_the_site_is_made(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="did you mean concurrency"):
-        app.lifespan(worker=True, concurency=2)
+        app.lifespan(worker=True, concurency=2)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"concurrency.*add worker=True"):
         app.lifespan(concurrency=2)
     with pytest.raises(ConfigError, match="inner=3"):

@@ -296,7 +296,7 @@ def test_a_bad_credential_is_refused_without_being_shown(app: Headrace, written:
 
 def test_an_option_that_does_not_exist_is_named(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="did you mean 'auth'"):
-        app.asgi(aut=["ann:s3cret"])
+        app.asgi(aut=["ann:s3cret"])  # type: ignore[call-arg]
 
 
 def test_proxies_that_are_no_addresses_are_refused(app: Headrace) -> None:

@@ -160,7 +160,7 @@ def test_options_that_do_not_fit_are_refused(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="auth=function"):
         app.asgi(login_url="/login")
     with pytest.raises(ConfigError, match="login_url: 3"):
-        app.asgi(auth=by_cookie, login_url=3)
+        app.asgi(auth=by_cookie, login_url=3)  # type: ignore[arg-type]
 
 
 def test_a_closed_dashboard_tells_a_browser_what_to_do(app: Headrace) -> None:

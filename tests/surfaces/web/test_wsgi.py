@@ -198,4 +198,4 @@ def test_requests_of_many_threads_do_not_meet(app: Headrace) -> None:
 
 def test_a_wrong_option_is_told(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="did you mean 'read_only'"):
-        app.wsgi(read_onli=True)
+        app.wsgi(read_onli=True)  # type: ignore[call-arg]

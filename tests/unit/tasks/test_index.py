@@ -140,7 +140,7 @@ def test_a_call_can_not_have_an_index_of_its_own_but_can_hide_an_argument() -> N
     with Headrace("memory://") as app:
         task = app.task(name="pay", index=("order_id",))(pay)
         with pytest.raises(InvalidJob, match="index: set it for the task"):
-            task.using(index=("order_id",)).enqueue(1, "p", "k")
+            task.using(index=("order_id",)).enqueue(1, "p", "k")  # type: ignore[call-arg]
         hidden = task.using(redact=("order_id",)).enqueue(1, "p", "k")
         shown = task.enqueue(1, "p", "k")
         assert [job.id for job in app.jobs.find(args={"order_id": 1})] == [shown.id]

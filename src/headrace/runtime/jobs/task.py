@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from msgspec import UNSET, Struct, structs
 
@@ -21,6 +21,9 @@ from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.tracing import Tracer
+
+if TYPE_CHECKING:
+    from headrace.core.tasks.option_types import CallOptions
 
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
@@ -68,7 +71,7 @@ class Call(Struct, Generic[R], frozen=True):
         """The call for a place in a chain where it gets no result: it waits for the part before and takes nothing."""
         return structs.replace(self, is_detached=True)
 
-    def using(self, /, **options: Any) -> Call[R]:
+    def using(self, /, **options: Unpack[CallOptions]) -> Call[R]:
         """The same call with these options."""
         return structs.replace(self, options=checked(options).over(self.options))
 
@@ -110,7 +113,7 @@ class Task(Generic[P, C, R]):
     delay = enqueue
     """The name Celery uses for it."""
 
-    def using(self, /, **options: Any) -> Task[P, C, R]:
+    def using(self, /, **options: Unpack[CallOptions]) -> Task[P, C, R]:
         """A cheap copy of this task with other options for the calls made through it."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
