@@ -350,11 +350,13 @@ class RedisQueries:
         start: int | None = None,
         reach: int | None = None,
     ) -> Iterator[tuple[bytes | None, Any]]:
-        """The same, each part with the position after it, None at the end; reads about `reach` jobs."""
+        """The same, each part with the position after it, None at the end; reads at most `reach` jobs."""
         place: str | bytes = "" if start is None else str(start)
         batch_size = _SCAN_SIZE if form in ("members", "count") else _ROWS
         seen, scan_size, bounds = 0, max(min(limit, batch_size), _MIN_SCAN_SIZE), ()
         while True:
+            if reach is not None:
+                scan_size = min(scan_size, reach - seen)
             args = (encoded_filter, place, direction, scan_size, min(limit, batch_size), form, *bounds)
             reached, found, scanned, *bounds = self._read(_search_jobs, *args)
             yield reached, found
