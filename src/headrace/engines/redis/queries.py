@@ -110,7 +110,7 @@ class RedisQueries:
         states = movable_states(which, sources(event))
         if not states or limit <= 0 or not _is_text(which):
             return []
-        encoded_filter = _encoded_filter(which, states, startable=event is Trigger.HURRY)
+        encoded_filter = _encoded_filter(which, states, startable=event is Trigger.PROMOTE_NOW)
         members: list[bytes] = []
         if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
             for found in self._search(encoded_filter, "up", limit, "members"):
