@@ -1143,7 +1143,7 @@ class AlertChannel(TypedDict):
     """An alert channel. `target` is its destination without secrets; `severity` the lowest severity to send."""
 
     name: str
-    kind: Literal["email", "log", "slack", "webhook"]
+    kind: Literal["apprise", "email", "log", "slack", "webhook"]
     target: str
     severity: Literal["critical", "info", "warning"]
     enabled: bool

@@ -1084,7 +1084,7 @@ export interface NewSilence {
 /** An alert channel. `target` is its destination without secrets; `severity` the lowest severity to send. */
 export interface AlertChannel {
   name: string;
-  kind: "email" | "log" | "slack" | "webhook";
+  kind: "apprise" | "email" | "log" | "slack" | "webhook";
   target: string;
   severity: "critical" | "info" | "warning";
   enabled: boolean;
