@@ -17,7 +17,7 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from headrace.app.app import Headrace
 from headrace.contrib.django.results import new_result, result_of, task_of
-from headrace.contrib.django.store import SCHEMA, database_url, is_in_memory
+from headrace.contrib.django.store import SCHEMA, database_url, joining
 from headrace.contrib.django.task_api import (
     DEFAULT_ALIAS,
     BaseTaskBackend,
@@ -74,12 +74,16 @@ class _Apps:
                 if of == alias:
                     _register(app, alias, task)
 
-    def get(self, alias: str, url: str, settings: dict[str, Any]) -> Headrace:
+    def get(self, alias: str, url: str, settings: dict[str, Any], database: str | None) -> Headrace:
+        """The app of a store. Its jobs join open transactions of the database, if one is named."""
         with self._lock:
             if (alias, url) not in self._apps:
-                app = self._apps[alias, url] = Headrace(url, **settings)
+                app = Headrace(url, **settings)
+                if database is not None:
+                    app.around_enqueue(joining(database))
                 for task in self._tasks.get(alias, {}).values():
                     _register(app, alias, task)
+                self._apps[alias, url] = app
             return self._apps[alias, url]
 
 
@@ -105,7 +109,7 @@ class HeadraceBackend(BaseTaskBackend):
     @property
     def app(self) -> Headrace:
         """The app with all tasks of this backend that were imported."""
-        return _apps.get(self.alias, self.url(), self._settings)
+        return _apps.get(self.alias, self.url(), self._settings, self._database if self._url is None else None)
 
     def url(self) -> str:
         """The URL of the store. Read each time: a test runner changes the database."""
@@ -130,8 +134,6 @@ class HeadraceBackend(BaseTaskBackend):
         if task.run_after is not None:
             is_naive = timezone.is_naive(task.run_after)
             options["run_at"] = timezone.make_aware(task.run_after) if is_naive else task.run_after
-        if (connection := self._transaction()) is not None:
-            options["connection"] = connection
         call = self.app.task_by_name(task.module_path).using(**options)
         job = call.enqueue(*normalize_json(list(args)), **normalize_json(dict(kwargs)))
         result = new_result(job.id, task, self.alias, args, kwargs, job.created_at)
@@ -157,19 +159,13 @@ class HeadraceBackend(BaseTaskBackend):
                 f"TASKS[{self.alias!r}]: the jobs are in memory, so no worker sees them", id="headrace.W001"
             )
 
-    def _transaction(self) -> Any:
-        """The connection whose transaction a job joins; None outside of one, or for a store of its own."""
-        if self._url is not None:
-            return None
-        connection = connections[self._database]
-        if not connection.in_atomic_block or is_in_memory(str(connection.settings_dict["NAME"])):
-            return None
-        return connection
-
 
 def _register(app: Headrace, alias: str, task: Any) -> None:
     options = {"queue": task.queue_name, "priority": task.priority, **getattr(task.func, _OPTIONS, {})}
-    app.task(name=task.module_path, **options)(_runner(alias, task))
+    try:
+        app.task(name=task.module_path, **options)(_runner(alias, task))
+    except ConfigError as error:
+        raise ConfigError(f"{task.module_path}: {error}") from None
 
 
 def _runner(alias: str, task: Any) -> Callable[..., Any]:
