@@ -77,7 +77,7 @@ def second_time(context):
     return [context.attempt, len(context.task_result.errors)]
 
 
-ran = []
+ran: list[object] = []
 
 
 @task
