@@ -30,7 +30,7 @@ from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
-from headrace.runtime.worker.events import Key, noted
+from headrace.runtime.worker.events import noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
 from headrace.runtime.worker.results import MissingResult, ResultResolver, has_result_refs
 from headrace.runtime.worker.worker_scope import WorkerScope
@@ -51,8 +51,8 @@ class InlineWorker:
         self._fired = False
         self._dead_letters = app.settings.dead_letters
         self._emits_events = app.settings.events
-        self._held: dict[Key, Claim] = {}
-        self._began: dict[Key, int] = {}
+        self._held: dict[Lease, Claim] = {}
+        self._began: dict[Lease, int] = {}
         self.cipher = app.cipher
         limits = (app.settings.timeout, app.settings.max_payload)
         function_of = functools.partial(function_in_scope, app.submitter.hooks)
@@ -113,22 +113,21 @@ class InlineWorker:
         settled = outcomes.with_dead_letter(list(done), self._dead_letters)
         self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
         for outcome in done:
-            self._held.pop((outcome.id, outcome.version), None)
-            self._began.pop((outcome.id, outcome.version), None)
+            self._held.pop(outcome.lease, None)
+            self._began.pop(outcome.lease, None)
 
     def _taken(self, claim: Claim) -> Claim:
-        self._held[claim.id, claim.version] = claim
-        self._began[claim.id, claim.version] = self.clock.now()
+        self._held[claim.lease] = claim
+        self._began[claim.lease] = self.clock.now()
         return claim
 
     def _events(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """Emit the events of these runs. Their duration is the time the clock was moved."""
         begun, ended = list[EventGroup](), list[EventGroup]()
         for outcome in done:
-            key = (outcome.id, outcome.version)
-            claim = self._held.get(key)
+            claim = self._held.get(outcome.lease)
             if claim is not None and not outcome.quiet:
-                began = self._began[key]
+                began = self._began[outcome.lease]
                 wait, run = max(began - max(claim.created_at, claim.run_at), 0), max(outcome.at - began, 0)
                 about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt], [wait])
                 if outcome.event is Trigger.SUCCEED and not notes:
@@ -167,7 +166,7 @@ class InlineWorker:
         return decrypted_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self._engine.save_step(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))
+        return self._engine.save_step(claim.lease, encrypted_step(self.cipher, claim.id, step))
 
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.queries.get([claim.id], light=True)

@@ -19,7 +19,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.context.current_job import WorkerLink
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import RunSpecs
-from headrace.runtime.worker.heartbeat import Heartbeat, HeartbeatHost, lease_of
+from headrace.runtime.worker.heartbeat import Heartbeat, HeartbeatHost
 from headrace.runtime.worker.sandbox import Sandboxes
 from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.threads import Threads
@@ -89,7 +89,7 @@ class Runners:
         engine = cast(Engine, _SilentEngine())
         reports = cast(HeartbeatHost, SimpleNamespace())
         Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._withdraw_lost(
-            frozenset([lease_of(claim)])
+            frozenset([claim.lease])
         )
 
     def stop(self) -> None:

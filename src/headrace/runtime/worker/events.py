@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
-from headrace.core.jobs.records import Claim, JobNote, Outcome, WorkerRow
+from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome, WorkerRow
 from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
@@ -24,7 +24,6 @@ from headrace.runtime.worker.state import Attempt, WorkerState
 WITHIN = 0.25  # seconds that the start of a long run may wait for an exchange
 _MAX_LINE_CHARS = 500  # characters of a log line: an event is a hint, the job has the full text
 _SEALED = '{"$sealed"'
-Key = tuple[str, int]  # the id of a job, and the version of its claim
 _Kind = tuple[str, str, str]  # the event type, queue and task
 _Row = tuple[str, int, int, int]  # a job, its attempt, and its wait and run time in milliseconds
 
@@ -58,8 +57,8 @@ class AttemptEvents:
         self._enabled = enabled
         self._unsent: list[Attempt] = []
         self._offered = 0  # how many of these the last events covered
-        self._continuing: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
-        self._began: dict[Key, int] = {}
+        self._continuing: dict[Lease, int] = {}  # those of them that had not succeeded, and when they began
+        self._began: dict[Lease, int] = {}
 
     def is_due(self) -> bool:
         """Whether a start has waited long enough to be sent without an outcome."""
@@ -78,9 +77,9 @@ class AttemptEvents:
             return []
         success, now = Trigger.SUCCEED, self._worker_state.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
-        rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
+        rows = self._begun(successes, {note.lease for note in notes}, now)
         begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
-        claims = {key: run.claim for key, run in list(self._worker_state.open_attempts.items())} if notes else {}
+        claims = {lease: run.claim for lease, run in list(self._worker_state.open_attempts.items())} if notes else {}
         note_events = noted(notes, claims, self._worker_id)
         ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
         return [*begun, *note_events, *ended]
@@ -92,10 +91,10 @@ class AttemptEvents:
         self._offered, self._continuing = 0, {}
         if self._began:
             for outcome in done:
-                self._began.pop((outcome.id, outcome.version), None)
+                self._began.pop(outcome.lease, None)
         open_attempts = self._worker_state.open_attempts
         if len(self._began) > 2 * len(open_attempts) + 100:  # drop abandoned runs
-            self._began = {key: at for key, at in self._began.items() if key in open_attempts}
+            self._began = {lease: at for lease, at in self._began.items() if lease in open_attempts}
 
     def _take_begun(self) -> None:
         begun = self._worker_state.begun
@@ -103,7 +102,9 @@ class AttemptEvents:
         if self._enabled:
             self._unsent += taken
 
-    def _begun(self, successes: dict[str, Outcome], noted: Container[Key], now: int) -> defaultdict[_Kind, list[_Row]]:
+    def _begun(
+        self, successes: dict[str, Outcome], noted: Container[Lease], now: int
+    ) -> defaultdict[_Kind, list[_Row]]:
         """The runs that began, with the end of those that succeeded; these are removed from `successes`.
 
         The notes of a run come between its start and its end, so the end of a run with notes is reported separately.
@@ -115,11 +116,11 @@ class AttemptEvents:
             start = now - int((since - run.started) * 1000)
             wait = start - max(claim.run_at, claim.created_at)
             outcome = successes.get(claim.id)
-            if outcome is not None and outcome.version == claim.version and (claim.id, claim.version) not in noted:
+            if outcome is not None and outcome.version == claim.version and claim.lease not in noted:
                 del successes[claim.id]
                 rows[RAN, claim.queue, claim.task].append((claim.id, claim.attempt, wait, outcome.at - start))
             else:
-                self._continuing[claim.id, claim.version] = start
+                self._continuing[claim.lease] = start
                 rows[STARTED, claim.queue, claim.task].append((claim.id, claim.attempt, wait, now - start))
         self._offered = len(unsent)
         return rows
@@ -127,16 +128,16 @@ class AttemptEvents:
     def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[_Row]]:
         rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
         for outcome in successes.values():
-            key = (outcome.id, outcome.version)
-            if (run := self._worker_state.open_attempts.get(key)) is not None:
-                claim, began = run.claim, self._continuing.get(key) or self._began.get(key, outcome.at)
+            lease = outcome.lease
+            if (run := self._worker_state.open_attempts.get(lease)) is not None:
+                claim, began = run.claim, self._continuing.get(lease) or self._began.get(lease, outcome.at)
                 rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
         return rows
 
 
-def noted(notes: Sequence[JobNote], claims: Mapping[Key, Claim], worker: str) -> list[EventGroup]:
+def noted(notes: Sequence[JobNote], claims: Mapping[Lease, Claim], worker: str) -> list[EventGroup]:
     """The events of the notes of runs: the latest progress of each, and every log line."""
-    newest = {(note.id, note.version): note for note in notes if note.progress is not None}
+    newest = {note.lease: note for note in notes if note.progress is not None}
     events = [("job.progress", note, _progress(note)) for note in newest.values()]
     events += [("job.log", note, _line(note)) for note in notes if note.message is not None]
     return [
@@ -145,7 +146,7 @@ def noted(notes: Sequence[JobNote], claims: Mapping[Key, Claim], worker: str) ->
             data=[data] if data else [],
         )
         for kind, note, data in events
-        if (claim := claims.get((note.id, note.version))) is not None
+        if (claim := claims.get(note.lease)) is not None
     ]
 
 

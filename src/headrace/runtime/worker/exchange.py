@@ -69,7 +69,7 @@ class WorkerExchange:
         self._last_exchange = 0.0
         self._in_doubt = False  # the store may have given us claims in an answer we never got
         self._unanswered: list[Outcome] = []  # sent, but not acknowledged
-        self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
+        self.held: dict[Lease, Claim] = {}  # a job may come back while its last run ends
         self._attempt_events = AttemptEvents(worker_id, worker_state, enabled=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue to claim from next, before any fair share
@@ -227,7 +227,7 @@ class WorkerExchange:
 
     def _release_unknown_claims(self) -> None:
         """Release claims from an exchange whose answer was lost: only those that we neither hold nor have begun."""
-        held = [Lease(*key) for key in {**self.held, **self._worker_state.open_attempts}]
+        held = [*{**self.held, **self._worker_state.open_attempts}]
         for job_id in self._engine.release_unknown_claims(self._worker_id, held):
             log.warning("job %s: released, the answer with its claim was lost", job_id)
         self._in_doubt = False
@@ -257,7 +257,7 @@ class WorkerExchange:
         self.task_lookup.settle()
         claims = answer.claims
         for claim in claims:
-            self.held[claim.id, claim.version] = claim
+            self.held[claim.lease] = claim
         self.claimed += len(claims)
         come_again = answer.next_at is not None and answer.next_at <= self._worker_state.now()
         self.store_is_empty = capacity > 0 and not claims and not come_again
@@ -278,7 +278,7 @@ class WorkerExchange:
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         finished: list[tuple[Attempt, Outcome]] = []
         for outcome in done:
-            claim = self.held.pop((outcome.id, outcome.version), None)
+            claim = self.held.pop(outcome.lease, None)
             run = self._worker_state.settled(outcome)
             if outcome.state is State.COMPLETED:
                 self.completed += 1
@@ -340,8 +340,7 @@ def _least(*limits: int | None) -> int | None:
 
 
 def _unstorable(outcome: Outcome, error: Exception) -> Outcome:
-    lease = Lease(outcome.id, outcome.version)
-    return outcomes.fail(lease, "unstorable_outcome", describe(error), outcome.max_attempts, outcome.at)
+    return outcomes.fail(outcome.lease, "unstorable_outcome", describe(error), outcome.max_attempts, outcome.at)
 
 
 def _take_all(items: deque[T]) -> list[T]:

@@ -108,7 +108,7 @@ class Heartbeat:
     def renew_one(self, claim: Claim) -> bool:
         """Renew a single lease at the request of its job."""
         try:
-            return not self._engine.renew(self._host.describe(), (lease_of(claim),), self._lease_ms).lost
+            return not self._engine.renew(self._host.describe(), (claim.lease,), self._lease_ms).lost
         except EngineUnavailable:
             return True  # not known to be lost; the regular heartbeats count the failures
 
@@ -150,7 +150,7 @@ class Heartbeat:
 
     def _beat(self) -> bool:
         """Renew every lease; False if the store is unavailable."""
-        leases = [lease_of(claim) for claim in self._host.held()]
+        leases = [claim.lease for claim in self._host.held()]
         reported = self._host.describe()
         begun = time.monotonic()
         try:
@@ -187,14 +187,14 @@ class Heartbeat:
         if silent_for < self._lease:
             self._outage_log.failed(error, f"the leases hold for another {self._lease - silent_for:.1f} s")
             return
-        leases = frozenset(lease_of(claim) for claim in self._host.held())
+        leases = frozenset(claim.lease for claim in self._host.held())
         log.error("no lease renewal for %.0f s: %s; giving up %d leases", silent_for, error, len(leases))
         self._drop_lost(leases, f"no lease renewal for {silent_for:.0f} s")
 
     def _drop_lost(self, lost: frozenset[Lease], reason: str) -> None:
         self._withdraw_lost(lost)
         for run in list(self._worker_state.running.values()):
-            if lease_of(run.claim) in lost:
+            if run.claim.lease in lost:
                 claim = run.claim
                 log.warning(
                     "job %s (%s) lost its lease: %s; its result is refused if the job has moved on",
@@ -211,7 +211,7 @@ class Heartbeat:
     def _withdraw_lost(self, lost: frozenset[Lease]) -> None:
         """Remove prefetched jobs with a lost lease, so that they do not begin."""
         for waiting in (self._worker_state.ready, self._worker_state.ready_async):
-            for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
+            for entry in [entry for entry in list(waiting) if entry[0].lease in lost]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(entry)
         if self._worker_state.ready_async:
@@ -261,10 +261,6 @@ class Heartbeat:
                 stack_of(thread) or "(unknown)",
                 extra=run.about,
             )
-
-
-def lease_of(claim: Claim) -> Lease:
-    return Lease(claim.id, claim.version)
 
 
 def stack_of(thread: int | None) -> str:

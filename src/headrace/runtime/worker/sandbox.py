@@ -79,7 +79,7 @@ class Sandbox:
             kind, body = message[:1], message[1:]
             if kind == b"O":
                 outcome = _outcome.decode(body)
-                if (outcome.id, outcome.version) != (run.claim.id, run.claim.version):
+                if outcome.lease != run.claim.lease:
                     self.reason = f"it answered with the outcome of another job, {outcome.id}"
                     raise EOFError
                 return encrypted_outcome(run.plan.cipher, outcome)
@@ -124,7 +124,7 @@ def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
         if kind == b"S":
             return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
         lease, step = _step.decode(body)
-        held = lease == Lease(run.claim.id, run.claim.version) and run.context.step_store.save_step(run.claim, step)
+        held = lease == run.claim.lease and run.context.step_store.save_step(run.claim, step)
         return b"a" + msgspec.json.encode(held)
     except HeadraceError as error:
         return b"x" + str(error).encode()

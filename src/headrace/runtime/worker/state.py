@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.engine import WorkerLiveness
 from headrace.runtime.context.current_job import JobContext, WorkerLink
 from headrace.runtime.context.logs import about
@@ -104,9 +104,9 @@ class WorkerState:
         self.loop_responded = threading.Event()  # set when the loop has run since a thread last handed a slot over
         self.loop_responded.set()
         self.liveness: WorkerLiveness | None = None
-        # Begun and not settled, by id and version. Not all of these are held: the outcome of a run with a lost lease is
+        # Begun and not settled. Not all of these are held: the outcome of a run with a lost lease is
         # sent as well.
-        self.open_attempts: dict[tuple[str, int], Attempt] = {}
+        self.open_attempts: dict[Lease, Attempt] = {}
         self.low_water = 0
         self.began = 0
         self.cancelled_coroutines: set[int] = set()  # and not ended yet; only their loop changes it
@@ -125,7 +125,7 @@ class WorkerState:
         self.began += 1
         if self.liveness is not None:
             run.place = self.liveness.begin(claim.ref)
-        self.open_attempts[claim.id, claim.version] = run
+        self.open_attempts[claim.lease] = run
         if run.deadline < self.next_check:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
@@ -160,9 +160,9 @@ class WorkerState:
             self.ring()
         return True
 
-    def settled(self, lease: Claim | Outcome) -> Attempt | None:
+    def settled(self, ended: Claim | Outcome) -> Attempt | None:
         """Forget a run that the store has settled or refused. None if it never began."""
-        run = self.open_attempts.pop((lease.id, lease.version), None)
+        run = self.open_attempts.pop(ended.lease, None)
         if run is not None and run.place is not None and self.liveness is not None:
             self.liveness.settled(run.place)
         return run

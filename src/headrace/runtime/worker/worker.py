@@ -237,7 +237,7 @@ class Worker:
         return list(self._exchange.held.values())
 
     def drop(self, lease: Lease) -> None:
-        self._exchange.held.pop((lease.id, lease.version), None)
+        self._exchange.held.pop(lease, None)
 
     def _command(self, command: str) -> None:
         if self._thread is None:
