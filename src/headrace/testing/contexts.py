@@ -11,9 +11,9 @@ from headrace import Headrace, Job
 from headrace.app.config import open_engine
 from headrace.core.clock import Clock
 from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import suspension_in
 from headrace.core.settings.settings import Settings
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
-from headrace.runtime.context.steps import suspension_in
 from headrace.testing.clock import VirtualClock
 from headrace.testing.runner import InlineAttempt, InlineWorker
 

@@ -16,15 +16,15 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from headrace import Headrace, Job
+from headrace.core.codec.result_refs import MissingResult
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import Trigger
-from headrace.core.jobs.steps import Step
+from headrace.core.jobs.steps import Step, Suspended
 from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
-from headrace.runtime.context.steps import Suspended
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
@@ -32,7 +32,7 @@ from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
-from headrace.runtime.worker.results import MissingResult, ResultResolver, has_result_refs
+from headrace.runtime.worker.results import ResultResolver, has_result_refs
 from headrace.runtime.worker.worker_scope import WorkerScope
 
 T = TypeVar("T")

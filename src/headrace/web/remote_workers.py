@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from headrace.app.app import Headrace
 from headrace.core.clock import to_ms
 from headrace.core.codec import codec
+from headrace.core.codec.result_refs import MISSING
 from headrace.core.events.log import COMPLETED, STARTED, EventGroup
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.fingerprint import fingerprint
@@ -41,7 +42,7 @@ from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLate
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
-from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
+from headrace.runtime.worker.results import ResultResolver, has_result_refs
 
 _REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
 _POLL_INTERVAL = 5.0  # seconds: poll interval for jobs without a notification

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from headrace.core.codec.result_refs import MISSING
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ClaimRequest, ExchangeResult, JobRow, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import State
@@ -24,7 +25,7 @@ from headrace.runtime.worker.attempt_log import log_failure, log_finished
 from headrace.runtime.worker.events import AttemptEvents
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.prefetch import Prefetch
-from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
+from headrace.runtime.worker.results import ResultResolver, has_result_refs
 from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.task_lookup import TaskLookup
 
