@@ -68,12 +68,11 @@ def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
         job.refresh()
     if job.state is not State.PENDING:
         return False, None
-    inline_worker = InlineWorker(app)
-    claim = inline_worker.claim_this(job)
-    if claim is None:  # its queue is paused, or another worker claimed it
+    attempt = InlineWorker(app).claim_this(job)
+    if attempt is None:  # its queue is paused, or another worker claimed it
         return False, None
-    attempt = InlineAttempt(inline_worker, claim)
-    attempt.run()
+    if isinstance(attempt, InlineAttempt):
+        attempt.run()
     with contextlib.suppress(JobNotFound):
         job.refresh()
     return True, attempt.error

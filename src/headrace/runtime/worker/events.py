@@ -25,7 +25,7 @@ WITHIN = 0.25  # seconds that the start of a long run may wait for an exchange
 _MAX_LINE_CHARS = 500  # characters of a log line: an event is a hint, the job has the full text
 _SEALED = '{"$sealed"'
 _Kind = tuple[str, str, str]  # the event type, queue and task
-_Row = tuple[str, int, int, int]  # a job, its attempt, and its wait and run time in milliseconds
+AttemptRow = tuple[str, int, int, int]  # a job, its attempt, and its wait and run time in milliseconds
 
 
 class WorkerEvents:
@@ -78,10 +78,10 @@ class AttemptEvents:
         success, now = Trigger.SUCCEED, self._worker_state.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
         rows = self._begun(successes, {note.lease for note in notes}, now)
-        begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
+        begun = [event_group(*kind, some, now, self._worker_id) for kind, some in rows.items()]
         claims = {lease: run.claim for lease, run in list(self._worker_state.open_attempts.items())} if notes else {}
         note_events = noted(notes, claims, self._worker_id)
-        ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
+        ended = [event_group(*kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
         return [*begun, *note_events, *ended]
 
     def delivered(self, done: Sequence[Outcome]) -> None:
@@ -104,12 +104,12 @@ class AttemptEvents:
 
     def _begun(
         self, successes: dict[str, Outcome], noted: Container[Lease], now: int
-    ) -> defaultdict[_Kind, list[_Row]]:
+    ) -> defaultdict[_Kind, list[AttemptRow]]:
         """The runs that began, with the end of those that succeeded; these are removed from `successes`.
 
         The notes of a run come between its start and its end, so the end of a run with notes is reported separately.
         """
-        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
+        rows: defaultdict[_Kind, list[AttemptRow]] = defaultdict(list)
         since, unsent = time.monotonic(), self._unsent
         for run in unsent:  # kept lean: every job passes here
             claim = run.claim
@@ -125,8 +125,8 @@ class AttemptEvents:
         self._offered = len(unsent)
         return rows
 
-    def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[_Row]]:
-        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
+    def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[AttemptRow]]:
+        rows: defaultdict[_Kind, list[AttemptRow]] = defaultdict(list)
         for outcome in successes.values():
             lease = outcome.lease
             if (run := self._worker_state.open_attempts.get(lease)) is not None:
@@ -150,14 +150,14 @@ def noted(notes: Sequence[JobNote], claims: Mapping[Lease, Claim], worker: str) 
     ]
 
 
-def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> EventGroup:
-    """The event group of jobs of one queue and task, by columns."""
+def event_group(kind: str, queue: str, task: str, rows: Sequence[AttemptRow], at: int, worker: str) -> EventGroup:
+    """The event of this kind for attempts of one queue and task, by columns."""
     jobs, attempts, waits, runs = map(list, zip(*rows, strict=True))
-    head = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
+    head = (kind, at, queue, task, worker, jobs, attempts)
     waits, runs = _not_negative(waits), _not_negative(runs)
-    if kind[0] == STARTED:
+    if kind == STARTED:
         return EventGroup(*head, waits, [], runs)
-    return EventGroup(*head, waits if kind[0] == RAN else [], runs)
+    return EventGroup(*head, waits if kind == RAN else [], runs)
 
 
 def _not_negative(durations: list[int]) -> list[int]:

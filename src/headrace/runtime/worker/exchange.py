@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from headrace.core.codec.result_refs import MISSING
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ClaimRequest, ExchangeResult, JobRow, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import State
@@ -22,10 +21,11 @@ from headrace.runtime.context.logs import about
 from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.attempt_log import log_failure, log_finished
+from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import AttemptEvents
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.prefetch import Prefetch
-from headrace.runtime.worker.results import ResultResolver, has_result_refs
+from headrace.runtime.worker.results import has_result_refs
 from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.task_lookup import TaskLookup
 
@@ -53,9 +53,8 @@ class WorkerExchange:
         self._engine = engine
         self.outage_log = outage_log(engine)
         self._worker_state = worker_state
-        self._run_specs = run_specs
         self.task_lookup = TaskLookup(task_names, run_specs.knows)
-        self._result_resolver = ResultResolver(engine.queries, run_specs.keeps_result, run_specs.cipher)
+        self._planner = ClaimPlanner(engine.queries, run_specs)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
@@ -170,40 +169,25 @@ class WorkerExchange:
             log.debug("job %s (%s) claimed", claim.id, claim.task, extra=extra)
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, RunSpec]]:
-        """The claims with their run specs."""
-        planned = []
-        for claim in self._resolved_results(claims):
-            try:
-                plan = self._run_specs.plan(claim)
-            except Exception as error:  # a damaged row must not block the claims beside it
-                self._refuse(claim, "corrupt_options", error)
-                continue
-            if plan is None:  # its function was removed meanwhile
-                self.task_lookup.tasks.forget(claim.task)
-                self.give_back([claim])
-            else:
-                planned.append((claim, plan))
-        return planned
-
-    def _resolved_results(self, claims: list[Claim]) -> list[Claim]:
-        """The claims with their parents' results put in; a claim whose result is missing fails."""
-        with_refs = [claim for claim in claims if has_result_refs(claim)]
-        if not with_refs:
-            return claims
+        """The claims that can run, with their run specs; the others are released or fail."""
         try:
-            answers = iter(self._result_resolver.resolve_results(with_refs))
+            planned = self._planner.planned(claims)
         except EngineUnavailable as error:  # not begun, so no runner would release them
+            with_refs = [claim for claim in claims if has_result_refs(claim)]
             log.warning("can't read the parent results of %d jobs, releasing them: %s", len(with_refs), error)
             self.give_back(with_refs)
-            return [claim for claim in claims if not has_result_refs(claim)]
-        ready = []
-        for claim in claims:  # keep their order
-            answer = next(answers) if has_result_refs(claim) else claim
-            if isinstance(answer, Claim):
-                ready.append(answer)
+            claims = [claim for claim in claims if not has_result_refs(claim)]
+            planned = self._planner.planned(claims)
+        runnable = []
+        for claim, found in zip(claims, planned, strict=True):
+            if found is None:  # its function was removed meanwhile
+                self.task_lookup.tasks.forget(claim.task)
+                self.give_back([claim])
+            elif isinstance(found, Refusal):
+                self._refuse(found)
             else:
-                self._refuse(claim, MISSING, answer)
-        return ready
+                runnable.append(found)
+        return runnable
 
     def idle(self) -> None:
         self._prefetch.idle()
@@ -327,12 +311,10 @@ class WorkerExchange:
             refused = self._engine.exchange(failed, request).refused
         self._settled([outcome], refused)
 
-    def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
-        log.warning("job %s: can't run it: %s", claim.id, error, extra=about(claim, self._worker_id))
-        error_info = describe(error)
-        self._worker_state.done.append(
-            outcomes.fail(claim, reason, error_info, claim.max_attempts, self._worker_state.now())
-        )
+    def _refuse(self, refusal: Refusal) -> None:
+        claim = refusal.claim
+        log.warning("job %s: can't run it: %s", claim.id, refusal.error, extra=about(claim, self._worker_id))
+        self._worker_state.done.append(refusal.outcome(self._worker_state.now()))
         self._worker_state.ring()
 
 
