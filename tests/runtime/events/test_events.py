@@ -130,9 +130,9 @@ def test_a_completion_after_a_lost_lease_is_emitted(app: Headrace, worker: Worke
     job = app.enqueue("long")
     gate.wait_until_reached()
     eventually(lambda: "job.started" in _types(app), "the start is emitted")
-    [lease] = [claim.lease for claim in worker.held()]
+    [lease] = [attempt.lease for attempt in worker._worker_state.held()]
     worker._heartbeat._drop_lost(frozenset([lease]), "no lease renewal for 60 s")
-    assert not worker.held()
+    assert not worker._worker_state.held()
     gate.open()
     assert job.wait(PATIENCE) == "completed"
     eventually(lambda: "job.completed" in _types(app, task="long"), "the end is emitted")
