@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,7 +11,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.jobs.outcomes import give_back, release, succeed
 from headrace.core.jobs.records import Claim
 from headrace.runtime.context.current_job import WorkerLink
-from headrace.runtime.worker.attempt import NEXT, Attempt, Stage
+from headrace.runtime.worker.attempt import Attempt, Stage
 from headrace.runtime.worker.execution import RunSpec
 from headrace.runtime.worker.state import WorkerState
 
@@ -28,17 +27,6 @@ def attempt(worker_state: WorkerState) -> Attempt:
     [attempt] = worker_state.claimed([Claim("job", 7, "task", "default", 0, 5, 1, 4, "{}", 0, 0, 0, 0, 0, None, None)])
     attempt.plan = cast(RunSpec, SimpleNamespace(isolation="thread", timeout=None, tracer=None))
     return attempt
-
-
-def test_every_stage_leads_to_an_end() -> None:
-    ends = {stage for stage in Stage if not NEXT[stage]}
-    assert ends == {Stage.SETTLED, Stage.LOST}
-    reached, left = {Stage.CLAIMED}, [Stage.CLAIMED]
-    while left:
-        fresh = set(NEXT[left.pop()]) - reached
-        reached |= fresh
-        left += fresh
-    assert reached == set(Stage)
 
 
 def test_a_run_goes_from_its_claim_to_settled_and_is_forgotten(worker_state: WorkerState, attempt: Attempt) -> None:
@@ -86,16 +74,32 @@ def test_a_lease_lost_while_its_outcome_waits_is_not_renewed_and_the_outcome_is_
 def test_a_job_that_lost_its_lease_before_its_start_does_not_start(worker_state: WorkerState, attempt: Attempt) -> None:
     worker_state.lose(attempt)
     assert not worker_state.begin(attempt, 0)
-    assert not worker_state.end_unstarted(attempt, give_back(attempt.claim, 0))
+    assert not worker_state.end_without_slot(attempt, give_back(attempt.claim, 0))
     assert (worker_state.attempts, worker_state.running, [*worker_state.done]) == ({}, 0, [])
     assert not worker_state.begun
 
 
-def test_no_move_against_the_table_changes_anything(worker_state: WorkerState, attempt: Attempt) -> None:
-    for source, target in itertools.product(Stage, Stage):
-        attempt.stage = source
-        before = worker_state.running
-        moved = worker_state._move(attempt, target)
-        assert moved == (source if target in NEXT[source] else None)
-        assert attempt.stage is (target if target in NEXT[source] else source)
-        worker_state.running = before
+# What each operation makes of an attempt in each stage; all others leave it as it is.
+MOVES = {
+    ("begin", Stage.CLAIMED): Stage.STARTED,
+    ("end", Stage.STARTED): Stage.ENDED,
+    ("end", Stage.ABANDONED): Stage.ENDED,
+    ("end_without_slot", Stage.CLAIMED): Stage.ENDED,
+    ("abandon", Stage.STARTED): Stage.ABANDONED,
+    ("lose", Stage.CLAIMED): Stage.LOST,
+}
+
+
+@pytest.mark.parametrize("stage", Stage)
+@pytest.mark.parametrize("operation", ["begin", "end", "end_without_slot", "abandon", "lose"])
+def test_an_attempt_moves_only_to_the_stages_that_may_follow(
+    worker_state: WorkerState, attempt: Attempt, operation: str, stage: Stage
+) -> None:
+    attempt.stage, worker_state.running = stage, 1
+    outcome = succeed(attempt.claim, None, None, 0)
+    arguments = {"begin": (0,), "end": (outcome,), "end_without_slot": (outcome,)}.get(operation, ())
+    getattr(worker_state, operation)(attempt, *arguments)
+    after = MOVES.get((operation, stage), stage)
+    assert attempt.stage is after
+    assert worker_state.running == 1 + (after is not stage) * ((after is Stage.STARTED) - (stage is Stage.STARTED))
+    assert [*worker_state.done] == ([attempt] if after is Stage.ENDED is not stage else [])

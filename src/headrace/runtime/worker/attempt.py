@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import IntEnum
+from enum import Enum
 from typing import Any
 
-from headrace.core.jobs.records import Claim, Outcome
+from headrace.core.jobs.records import Claim, Lease, Outcome
 from headrace.runtime.context.current_job import JobContext, WorkerLink
 from headrace.runtime.context.logs import about
 from headrace.runtime.jobs.tracing import Traced
@@ -17,26 +17,15 @@ from headrace.runtime.worker.tracing import begin_span
 NEVER = float("inf")
 
 
-class Stage(IntEnum):
-    """How far an attempt is."""
+class Stage(Enum):
+    """How far an attempt is, and what may follow. The thread that makes a move first decides; a later one fails."""
 
-    CLAIMED = 0  # held, and not started
-    STARTED = 1
-    ABANDONED = 2  # its lease was lost, and its function goes on
-    ENDED = 3  # it has an outcome that is not settled yet
-    SETTLED = 4  # the store has accepted or refused the outcome
-    LOST = 5  # its lease was lost before it started
-
-
-# What may follow each stage. The thread that makes a move first decides; the same move of another one fails.
-NEXT: dict[Stage, tuple[Stage, ...]] = {
-    Stage.CLAIMED: (Stage.STARTED, Stage.ENDED, Stage.LOST),  # ENDED: released, or refused
-    Stage.STARTED: (Stage.ENDED, Stage.ABANDONED),
-    Stage.ABANDONED: (Stage.ENDED,),
-    Stage.ENDED: (Stage.SETTLED,),
-    Stage.SETTLED: (),
-    Stage.LOST: (),
-}
+    CLAIMED = "claimed"  # held, and not started: STARTED, LOST, or ENDED if it is released or refused
+    STARTED = "started"  # ENDED, or ABANDONED
+    ABANDONED = "abandoned"  # its lease was lost, and its function goes on: ENDED
+    ENDED = "ended"  # its outcome is not settled yet: SETTLED
+    SETTLED = "settled"  # the store has accepted or refused the outcome
+    LOST = "lost"  # its lease was lost before it started
 
 
 class Attempt:
@@ -68,7 +57,7 @@ class Attempt:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.lease = claim.lease
+        self.lease = Lease(claim.id, claim.version)
         self.stage = Stage.CLAIMED
         self.lost = False  # whether the lease is; the outcome is sent all the same, and the store decides
         self.started = self.ended = 0.0

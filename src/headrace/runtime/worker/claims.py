@@ -42,16 +42,20 @@ class ClaimPlanner:
         EngineUnavailable if the parents' results can't be read. Results are read at once, before the first answer.
         """
         with_refs = [claim for claim in claims if has_result_refs(claim)]
-        if not with_refs:  # the usual case
-            return map(self._planned, claims, claims)
-        results = iter(self._resolver.resolve_results(with_refs))
-        return map(self._planned, claims, [next(results) if has_result_refs(claim) else claim for claim in claims])
+        results = iter(self._resolver.resolve_results(with_refs) if with_refs else ())
+        return self._with_run_specs(claims, results, has_refs=bool(with_refs))
 
-    def _planned(self, claim: Claim, resolved: Claim | Exception) -> tuple[Claim, RunSpec] | Refusal | None:
-        if not isinstance(resolved, Claim):
-            return Refusal(claim, MISSING, resolved)
-        try:
-            run_spec = self._run_specs.plan(resolved)
-        except Exception as error:  # a damaged row must not block the claims beside it
-            return Refusal(claim, "corrupt_options", error)
-        return None if run_spec is None else (resolved, run_spec)
+    def _with_run_specs(
+        self, claims: Sequence[Claim], results: Iterator[Claim | Exception], *, has_refs: bool
+    ) -> Iterator[tuple[Claim, RunSpec] | Refusal | None]:
+        for claim in claims:
+            resolved = next(results) if has_refs and has_result_refs(claim) else claim
+            if not isinstance(resolved, Claim):
+                yield Refusal(claim, MISSING, resolved)
+                continue
+            try:
+                run_spec = self._run_specs.plan(resolved)
+            except Exception as error:  # a damaged row must not block the claims beside it
+                yield Refusal(claim, "corrupt_options", error)
+                continue
+            yield None if run_spec is None else (resolved, run_spec)

@@ -184,14 +184,14 @@ class WorkerExchange:
             return self.planned([attempt for attempt in attempts if not has_result_refs(attempt.claim)])
         runnable = []
         for attempt, found in zip(attempts, planned, strict=True):
-            if found is None:  # its function was removed meanwhile
-                self.task_lookup.tasks.forget(attempt.claim.task)
-                self.give_back([attempt])
-            elif isinstance(found, Refusal):
-                self._refuse(attempt, found)
-            else:
+            if isinstance(found, tuple):
                 attempt.claim, attempt.plan = found
                 runnable.append(attempt)
+            elif found is None:  # its function was removed meanwhile
+                self.task_lookup.tasks.forget(attempt.claim.task)
+                self.give_back([attempt])
+            else:
+                self._refuse(attempt, found)
         return runnable
 
     def idle(self) -> None:
@@ -201,7 +201,7 @@ class WorkerExchange:
         """Release these attempts and all that no runner has begun."""
         worker_state, now = self._worker_state, self._worker_state.now()
         unbegun = [*attempts, *worker_state.withdraw_unstarted()]
-        released = sum(worker_state.end_unstarted(each, outcomes.give_back(each.claim, now)) for each in unbegun)
+        released = sum(worker_state.end_without_slot(each, outcomes.give_back(each.claim, now)) for each in unbegun)
         if released:
             self.claimed -= released  # they count for the worker that runs them
             worker_state.ring()
@@ -315,7 +315,7 @@ class WorkerExchange:
     def _refuse(self, attempt: Attempt, refusal: Refusal) -> None:
         claim = attempt.claim
         log.warning("job %s: can't run it: %s", claim.id, refusal.error, extra=about(claim, self._worker_id))
-        self._worker_state.end_unstarted(attempt, refusal.outcome(self._worker_state.now()))
+        self._worker_state.end_without_slot(attempt, refusal.outcome(self._worker_state.now()))
         self._worker_state.ring()
 
 

@@ -17,7 +17,7 @@ from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.engine import WorkerLiveness
 from headrace.runtime.context.current_job import WorkerLink
 from headrace.runtime.process.liveness import ThreadLiveness
-from headrace.runtime.worker.attempt import NEVER, NEXT, Attempt, Stage
+from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
 from headrace.runtime.worker.tracing import end_span
 
 CLAIMED, STARTED, ABANDONED, ENDED, SETTLED, LOST = Stage  # a lookup in the class is slow
@@ -66,7 +66,7 @@ class WorkerState:
     def begin(self, attempt: Attempt, slot: int) -> bool:
         """Start an attempt in this slot; False if its lease was lost meanwhile."""
         attempt.prepare(slot, self.link)
-        if self._move(attempt, STARTED) is None:
+        if not self._move(attempt, CLAIMED, STARTED):
             if attempt.trace is not None:
                 end_span(attempt.trace, None)
             return False
@@ -88,29 +88,31 @@ class WorkerState:
         """
         if os.getpid() != self._pid:  # a task that forked returned twice, and this is the copy
             os._exit(0)
-        left = self._move(attempt, ENDED, outcome)
-        if left is STARTED:
-            if attempt.trace is not None:
-                end_span(attempt.trace, outcome)
-            attempt.ended = time.monotonic()
-            if attempt.place is not None and self.liveness is not None:
-                self.liveness.ended(attempt.place, attempt.claim.ref)
-        if left is not None:
-            self.done.append(attempt)
-            if left is ABANDONED or self.waiting <= self.low_water:
+        if not self._move(attempt, STARTED, ENDED):
+            if self.end_without_slot(attempt, outcome, ABANDONED):
                 self.ring()
-        return left is STARTED
-
-    def end_unstarted(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Queue the outcome of an attempt that no runner has; False if its lease was lost meanwhile."""
-        if self._move(attempt, ENDED, outcome) is None:
             return False
+        if attempt.trace is not None:
+            end_span(attempt.trace, outcome)
+        attempt.outcome, attempt.ended = outcome, time.monotonic()
+        if attempt.place is not None and self.liveness is not None:
+            self.liveness.ended(attempt.place, attempt.claim.ref)
+        self.done.append(attempt)
+        if self.waiting <= self.low_water:
+            self.ring()
+        return True
+
+    def end_without_slot(self, attempt: Attempt, outcome: Outcome, stage: Stage = CLAIMED) -> bool:
+        """Queue the outcome of an attempt that takes no slot; False if it is not in this stage any more."""
+        if not self._move(attempt, stage, ENDED):
+            return False
+        attempt.outcome = outcome
         self.done.append(attempt)
         return True
 
     def abandon(self, attempt: Attempt) -> bool:
         """Let a run without its lease go on, outside its slot; False if it has ended."""
-        if self._move(attempt, ABANDONED) is None:
+        if not self._move(attempt, STARTED, ABANDONED):
             return False
         if attempt.trace is not None:
             end_span(attempt.trace, None)
@@ -121,27 +123,27 @@ class WorkerState:
     def lose(self, attempt: Attempt) -> None:
         """The lease of an attempt is lost: renew it no more, and do not start it."""
         attempt.lost = True
-        if self._move(attempt, LOST) is not None:
+        if self._move(attempt, CLAIMED, LOST):
             self.attempts.pop(attempt.lease, None)
 
     def settled(self, attempt: Attempt) -> None:
         """Forget an attempt that the store has settled or refused."""
-        self._move(attempt, SETTLED)
+        attempt.stage = SETTLED
         self.attempts.pop(attempt.lease, None)
         if attempt.place is not None and self.liveness is not None:
             self.liveness.settled(attempt.place)
 
-    def _move(self, attempt: Attempt, stage: Stage, outcome: Outcome | None = None) -> Stage | None:
-        """Move an attempt to this stage; returns the one it left, None if it can't move there from where it is."""
+    def _move(self, attempt: Attempt, source: Stage, target: Stage) -> bool:
+        """Move an attempt from one stage to another; False if it is not in that stage."""
         with self._moving:
-            left = attempt.stage
-            if stage not in NEXT[left]:
-                return None
-            if outcome is not None:
-                attempt.outcome = outcome
-            attempt.stage = stage
-            self.running += (stage is STARTED) - (left is STARTED)
-            return left
+            if attempt.stage is not source:
+                return False
+            attempt.stage = target
+            if target is STARTED:
+                self.running += 1
+            elif source is STARTED:
+                self.running -= 1
+            return True
 
     def started(self) -> list[Attempt]:
         """The attempts that run now."""
