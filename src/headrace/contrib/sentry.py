@@ -28,7 +28,7 @@ from headrace import CancelJob, Headrace, JobContext, Snooze
 from headrace.core.codec.redaction import redact
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import ErrorInfo
-from headrace.runtime.context.steps import suspension_in
+from headrace.core.jobs.steps import suspension_in
 
 _KEPT = "__headrace_sentry__"  # on an error: the scope of its attempt, and what masks its secrets
 _FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id")

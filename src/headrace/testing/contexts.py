@@ -11,9 +11,9 @@ from headrace import Headrace, Job
 from headrace.app.config import open_engine
 from headrace.core.clock import Clock
 from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import suspension_in
 from headrace.core.settings.settings import Settings
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
-from headrace.runtime.context.steps import suspension_in
 from headrace.testing.clock import VirtualClock
 from headrace.testing.runner import InlineAttempt, InlineWorker
 
@@ -68,12 +68,11 @@ def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
         job.refresh()
     if job.state is not State.PENDING:
         return False, None
-    inline_worker = InlineWorker(app)
-    claim = inline_worker.claim_this(job)
-    if claim is None:  # its queue is paused, or another worker claimed it
+    attempt = InlineWorker(app).claim_this(job)
+    if attempt is None:  # its queue is paused, or another worker claimed it
         return False, None
-    attempt = InlineAttempt(inline_worker, claim)
-    attempt.run()
+    if isinstance(attempt, InlineAttempt):
+        attempt.run()
     with contextlib.suppress(JobNotFound):
         job.refresh()
     return True, attempt.error

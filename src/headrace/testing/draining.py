@@ -6,7 +6,7 @@ from headrace import Headrace
 from headrace.core.jobs.records import Claim
 from headrace.errors import HeadraceError
 from headrace.testing.clock import VirtualClock
-from headrace.testing.runner import InlineAttempt, InlineWorker
+from headrace.testing.runner import InlineWorker
 
 
 def drain(app: Headrace, *, limit: int = 10_000) -> int:
@@ -20,11 +20,11 @@ def drain(app: Headrace, *, limit: int = 10_000) -> int:
     inline_worker = InlineWorker(app)
     ran = 0
     _store_declared(app)
-    while (claim := inline_worker.next()) is not None:
+    while (attempt := inline_worker.next()) is not None:
         if ran == limit:
-            inline_worker.give_back(claim)
-            raise _endless(limit, claim)
-        InlineAttempt(inline_worker, claim).run()
+            inline_worker.give_back(attempt.claim)
+            raise _endless(limit, attempt.claim)
+        attempt.run()
         ran += 1
     return ran
 
@@ -34,11 +34,11 @@ async def adrain(app: Headrace, *, limit: int = 10_000) -> int:
     inline_worker = InlineWorker(app)
     ran = 0
     _store_declared(app)
-    while (claim := inline_worker.next()) is not None:
+    while (attempt := inline_worker.next()) is not None:
         if ran == limit:
-            inline_worker.give_back(claim)
-            raise _endless(limit, claim)
-        await InlineAttempt(inline_worker, claim).arun()
+            inline_worker.give_back(attempt.claim)
+            raise _endless(limit, attempt.claim)
+        await attempt.arun()
         ran += 1
     return ran
 

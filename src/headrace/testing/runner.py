@@ -13,6 +13,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from headrace import Headrace, Job
@@ -20,19 +21,19 @@ from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import Trigger
-from headrace.core.jobs.steps import Step
+from headrace.core.jobs.steps import Step, Suspended
 from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
-from headrace.runtime.context.steps import Suspended
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
-from headrace.runtime.worker.events import Key, noted
-from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
-from headrace.runtime.worker.results import MissingResult, ResultResolver, has_result_refs
+from headrace.runtime.worker.claims import ClaimPlanner, Refusal
+from headrace.runtime.worker.events import event_group, noted
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
 from headrace.runtime.worker.worker_scope import WorkerScope
 
 T = TypeVar("T")
@@ -51,47 +52,36 @@ class InlineWorker:
         self._fired = False
         self._dead_letters = app.settings.dead_letters
         self._emits_events = app.settings.events
-        self._held: dict[Key, Claim] = {}
-        self._began: dict[Key, int] = {}
+        self._held: dict[Lease, Claim] = {}
+        self._began: dict[Lease, int] = {}
         self.cipher = app.cipher
         limits = (app.settings.timeout, app.settings.max_payload)
         function_of = functools.partial(function_in_scope, app.submitter.hooks)
-        self._run_specs = RunSpecs(app.find_task, *limits, app.cipher, function_of)
-        self._result_resolver = ResultResolver(app.engine.queries, self._run_specs.keeps_result, app.cipher)
+        self._planner = ClaimPlanner(app.engine.queries, RunSpecs(app.find_task, *limits, app.cipher, function_of))
 
-    def next(self) -> Claim | None:
+    def next(self) -> InlineAttempt | None:
         """The next due job; schedules fire before the first one, and whenever there is none."""
-        claim = self.claim() if self._fired else None
-        while claim is None:
+        attempt = self.claim() if self._fired else None
+        while attempt is None:
             fired = fire_due(self._engine)
-            claim = self.claim()
+            attempt = self.claim()
             if not fired.won:
                 break
         self._fired = True
-        return claim
+        return attempt
 
-    def claim(self) -> Claim | None:
+    def claim(self) -> InlineAttempt | None:
         """The next due job, if there is one. Expired jobs are cancelled."""
         while True:
             answer = self._engine.exchange([], ClaimRequest(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
             if answer.claims:
-                claim = self._taken(answer.claims[0])
-                if self._is_runnable(claim):
-                    return claim
+                attempt = self._planned(answer.claims[0])
+                if isinstance(attempt, InlineAttempt):
+                    return attempt
             elif answer.next_at is None or answer.next_at > self.clock.now():
                 return None
 
-    def _is_runnable(self, claim: Claim) -> bool:
-        """Whether its options can be decoded; if not it fails, as with a worker."""
-        try:
-            self._run_specs.plan(claim)
-        except Exception as error:
-            now = self.clock.now()
-            self.settle(outcomes.fail(claim, "corrupt_options", describe(error), claim.max_attempts, now))
-            return False
-        return True
-
-    def claim_this(self, job: Job[Any]) -> Claim | None:
+    def claim_this(self, job: Job[Any]) -> InlineAttempt | Refusal | None:
         """Claim this job, if it can run now; jobs claimed before it are released."""
         share = (QueueShare(job.queue, 100),)
         request = ClaimRequest(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
@@ -101,7 +91,26 @@ class InlineWorker:
             claimed = next((claim for claim in claims if claim.id == job.id), None)
             others += [claim for claim in claims if claim.id != job.id]
         self.give_back(*others)
-        return None if claimed is None else self._taken(claimed)
+        return None if claimed is None else self._planned(claimed)
+
+    def _planned(self, claim: Claim) -> InlineAttempt | Refusal:
+        """The attempt of a claim, or why it can't run: its job has failed then, as with a worker.
+
+        In a test, an unknown task raises: a job that stays pending would hide the error.
+        """
+        self._held[claim.lease] = claim
+        self._began[claim.lease] = self.clock.now()
+        [found] = self._planner.planned([claim])
+        if found is None:
+            self.give_back(claim)
+            raise UnknownTask(
+                f"job {claim.id} is for task {claim.task!r}, which this app does not know; "
+                "import the module that registers it, or check the name"
+            )
+        if isinstance(found, Refusal):
+            self.settle(found.outcome(self.clock.now()))
+            return found
+        return InlineAttempt(self, *found)
 
     def give_back(self, *claims: Claim) -> None:
         """Release jobs as if they had never been claimed."""
@@ -113,61 +122,30 @@ class InlineWorker:
         settled = outcomes.with_dead_letter(list(done), self._dead_letters)
         self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
         for outcome in done:
-            self._held.pop((outcome.id, outcome.version), None)
-            self._began.pop((outcome.id, outcome.version), None)
-
-    def _taken(self, claim: Claim) -> Claim:
-        self._held[claim.id, claim.version] = claim
-        self._began[claim.id, claim.version] = self.clock.now()
-        return claim
+            self._held.pop(outcome.lease, None)
+            self._began.pop(outcome.lease, None)
 
     def _events(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """Emit the events of these runs. Their duration is the time the clock was moved."""
         begun, ended = list[EventGroup](), list[EventGroup]()
         for outcome in done:
-            key = (outcome.id, outcome.version)
-            claim = self._held.get(key)
+            claim = self._held.get(outcome.lease)
             if claim is not None and not outcome.quiet:
-                began = self._began[key]
+                began = self._began[outcome.lease]
                 wait, run = max(began - max(claim.created_at, claim.run_at), 0), max(outcome.at - began, 0)
-                about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt], [wait])
-                if outcome.event is Trigger.SUCCEED and not notes:
-                    begun.append(EventGroup(RAN, *about, [run]))
-                    continue
-                begun.append(EventGroup(STARTED, *about, [], [run]))
-                if outcome.event is Trigger.SUCCEED:
-                    ended.append(EventGroup(COMPLETED, *about[:-1], [], [run]))
+                rows = [(claim.id, claim.attempt, wait, run)]
+                is_whole = outcome.event is Trigger.SUCCEED and not notes
+                group = functools.partial(event_group, queue=claim.queue, task=claim.task, rows=rows, at=outcome.at)
+                begun.append(group(RAN if is_whole else STARTED, worker=WORKER))
+                if outcome.event is Trigger.SUCCEED and not is_whole:
+                    ended.append(group(COMPLETED, worker=WORKER))
         return [*begun, *noted(notes, self._held, WORKER), *ended]
-
-    def with_results(self, claim: Claim) -> Claim:
-        """The claim with its result references resolved, or MissingResult."""
-        if not has_result_refs(claim):
-            return claim
-        [answer] = self._result_resolver.resolve_results([claim])
-        if isinstance(answer, MissingResult):
-            raise answer
-        return answer
-
-    def plan(self, claim: Claim) -> RunSpec:
-        """The run spec of a claim. In a test, an unknown task raises: a job that stays pending would hide the error."""
-        try:
-            plan = self._run_specs.plan(claim)
-        except Exception:
-            self.give_back(claim)
-            raise
-        if plan is None:
-            self.give_back(claim)
-            raise UnknownTask(
-                f"job {claim.id} is for task {claim.task!r}, which this app does not know; "
-                "import the module that registers it, or check the name"
-            )
-        return plan
 
     def steps(self, claim: Claim) -> list[Step]:
         return decrypted_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self._engine.save_step(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))
+        return self._engine.save_step(claim.lease, encrypted_step(self.cipher, claim.id, step))
 
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.queries.get([claim.id], light=True)
@@ -177,22 +155,21 @@ class InlineWorker:
 class InlineAttempt:
     """A claim being run. It is also the worker link of the job's context."""
 
-    def __init__(self, inline_worker: InlineWorker, claim: Claim) -> None:
+    def __init__(self, inline_worker: InlineWorker, claim: Claim, plan: RunSpec) -> None:
         self._inline_worker = inline_worker
         self.claim = claim
-        self.plan = inline_worker.plan(claim)
-        timeout = self.plan.timeout
+        self.plan = plan
+        timeout = plan.timeout
         self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
         self.notes: list[JobNote] = []
         self.error: BaseException | None = None
-        tracer = self.plan.tracer
-        self.trace = None if tracer is None else tracer.begin(claim, self.context.log)
+        self.trace: Traced | None = None
 
     # -- running it
 
     def run(self) -> None:
         """Run and settle it here; a coroutine gets its own event loop."""
-        with _Job(self), self.trace or contextlib.nullcontext():
+        with _Job(self), self._span():
             try:
                 value = self._call()
                 if self.plan.task.is_async:
@@ -204,13 +181,19 @@ class InlineAttempt:
 
     async def arun(self) -> None:
         """The same, with coroutines awaited on the running event loop."""
-        with _Job(self), self.trace or contextlib.nullcontext():
+        with _Job(self), self._span():
             try:
                 value = self._call()
                 outcome = self._success(await value if self.plan.task.is_async else value)
             except (Exception, SystemExit, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._settle(outcome)
+
+    def _span(self) -> AbstractContextManager[object]:
+        if self.plan.tracer is None:
+            return contextlib.nullcontext()
+        self.trace = self.plan.tracer.begin(self.claim, self.context.log)
+        return self.trace
 
     def give_up(self) -> None:
         """The run was interrupted (Ctrl-C, a test's timeout): release the job."""
@@ -224,7 +207,7 @@ class InlineAttempt:
     def _call(self) -> Any:
         if self.trace is not None:
             self.trace.link_predecessors()
-        args, kwargs = self.plan.arguments(self._inline_worker.with_results(self.claim))
+        args, kwargs = self.plan.arguments(self.claim)
         return self.plan.function(*args, **kwargs)
 
     def _success(self, value: Any) -> Outcome:

@@ -35,17 +35,17 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.states import State
-from headrace.core.jobs.steps import NO_DEADLINE, awaiting
+from headrace.core.jobs.steps import NO_DEADLINE, Suspended, awaiting
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.engine import Bell
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, PermanentError, RetryLater, Snooze
-from headrace.runtime.context.steps import Suspended
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.jobs.task import Call
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.submit.dependencies import in_their_flows
-from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
-from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
+from headrace.runtime.worker.claims import ClaimPlanner, Refusal
+from headrace.runtime.worker.events import event_group
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
 from headrace.web.remote_steps import with_spawned
 
 _REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
@@ -105,6 +105,7 @@ class RemoteWorkers:
         self._app = app
         settings = app.settings
         self._run_specs = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
+        self._planner = ClaimPlanner(app.engine.queries, self._run_specs)
         self._removals = RemoveOnFinish(app.engine, self._run_specs.removing)
         self._reap_at = 0.0
         self._seen_tasks: set[str] = set()  # tasks of jobs claimed here by any worker
@@ -159,36 +160,26 @@ class RemoteWorkers:
         engine = self._app.engine
         exchanged = engine.exchange((), request)
         self._seen_tasks.update(claim.task for claim in exchanged.claims)
-        refused: list[Outcome] = []
-        remote_claims = []
-        for claim in self._resolved_results(exchanged.claims, refused):
-            try:
-                remote_claims.append(self._remote_claim(claim))
-            except CorruptPayload as error:
-                reason = "corrupt_payload"
-                refused.append(outcomes.fail(claim, reason, describe(error), claim.max_attempts, self._now()))
+        refused: list[Refusal] = []
+        remote_claims: list[RemoteClaim] = []
+        for found in self._planner.planned(exchanged.claims):
+            assert found is not None  # an unknown task has default options
+            answer = found if isinstance(found, Refusal) else self._remote_claim(*found)
+            refused.append(answer) if isinstance(answer, Refusal) else remote_claims.append(answer)
         if refused:
-            engine.exchange(self._with_dead_letter(refused), None)
+            failed = [refusal.outcome(self._now()) for refusal in refused]
+            engine.exchange(self._with_dead_letter(failed), None)
+        self._removals.note()  # retention may have no other worker to run it
         self._emit_started(worker, [remote_claim.claim for remote_claim in remote_claims])
         return remote_claims, exchanged.next_at if not refused else self._now()
 
-    def _resolved_results(self, claims: list[Claim], refused: list[Outcome]) -> Iterable[Claim]:
-        """Resolve result references in the claims; claims whose results are unavailable fail."""
-        with_refs = [claim for claim in claims if has_result_refs(claim)]
-        yield from (claim for claim in claims if not has_result_refs(claim))
-        if not with_refs:
-            return
-        resolver = ResultResolver(self._app.engine.queries, self._run_specs.keeps_result, self._app.cipher)
-        for claim, resolved in zip(with_refs, resolver.resolve_results(with_refs), strict=True):
-            if isinstance(resolved, Claim):
-                yield resolved
-            else:
-                refused.append(outcomes.fail(claim, MISSING, describe(resolved), claim.max_attempts, self._now()))
-
-    def _remote_claim(self, claim: Claim) -> RemoteClaim:
-        decrypted = decrypted_claim(self._app.cipher, claim)
-        codec.verify(decrypted.payload, decrypted.checksum)
-        return RemoteClaim(claim, self._run_spec(claim), *codec.decode_call(decrypted.payload))
+    def _remote_claim(self, claim: Claim, run_spec: RunSpec) -> RemoteClaim | Refusal:
+        try:
+            decrypted = decrypted_claim(self._app.cipher, claim)
+            codec.verify(decrypted.payload, decrypted.checksum)
+            return RemoteClaim(claim, run_spec, *codec.decode_call(decrypted.payload))
+        except CorruptPayload as error:
+            return Refusal(claim, "corrupt_payload", error)
 
     def _with_dead_letter(self, done: Iterable[Outcome]) -> list[Outcome]:
         return outcomes.with_dead_letter(list(done), self._app.settings.dead_letters)
@@ -275,38 +266,23 @@ class RemoteWorkers:
         if not claims or not self._app.settings.events:
             return
         now = self._now()
-        self._app.engine.events.append(
-            [
-                EventGroup(
-                    STARTED,
-                    now,
-                    claim.queue,
-                    claim.task,
-                    worker,
-                    [claim.id],
-                    [claim.attempt],
-                    [max(now - max(claim.created_at, claim.run_at), 0)],
-                )
-                for claim in claims
-            ]
-        )
+        waits = [(claim.id, claim.attempt, now - max(claim.created_at, claim.run_at), 0) for claim in claims]
+        groups = [
+            event_group(STARTED, claim.queue, claim.task, [row], now, worker)
+            for claim, row in zip(claims, waits, strict=True)
+        ]
+        self._app.engine.events.append(groups)
 
     def _completed_events(self, worker: str, rows: Sequence[JobRow], decided: dict[str, Outcome]) -> list[EventGroup]:
         if not self._app.settings.events:
             return []
+        ended = [(row, decided[row.id].at) for row in rows if decided[row.id].state is State.COMPLETED]
         return [
-            EventGroup(
-                COMPLETED,
-                decided[row.id].at,
-                row.queue,
-                row.task,
-                worker,
-                [row.id],
-                [row.attempt],
-                runs=[max(decided[row.id].at - (row.started_at or row.run_at), 0)],
+            event_group(
+                *(COMPLETED, row.queue, row.task, [(row.id, row.attempt, 0, at - (row.started_at or row.run_at))]),
+                *(at, worker),
             )
-            for row in rows
-            if decided[row.id].state is State.COMPLETED
+            for row, at in ended
         ]
 
     def _now(self) -> int:

@@ -21,7 +21,6 @@ from headrace.core.events.webhooks import verify
 from headrace.errors import ConfigError, EngineUnavailable, HeadraceError
 from headrace.runtime.events import handlers as listening
 from headrace.runtime.events.handlers import KIND, HandlerCursor
-from headrace.runtime.worker.heartbeat import lease_of
 from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
 
@@ -131,9 +130,9 @@ def test_a_completion_after_a_lost_lease_is_emitted(app: Headrace, worker: Worke
     job = app.enqueue("long")
     gate.wait_until_reached()
     eventually(lambda: "job.started" in _types(app), "the start is emitted")
-    [lease] = [lease_of(claim) for claim in worker.held()]
+    [lease] = [attempt.lease for attempt in worker._worker_state.held()]
     worker._heartbeat._drop_lost(frozenset([lease]), "no lease renewal for 60 s")
-    assert not worker.held()
+    assert not worker._worker_state.held()
     gate.open()
     assert job.wait(PATIENCE) == "completed"
     eventually(lambda: "job.completed" in _types(app, task="long"), "the end is emitted")

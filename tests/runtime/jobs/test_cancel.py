@@ -166,7 +166,10 @@ def test_what_was_fetched_ahead_and_cancelled_does_not_begin(app: Headrace) -> N
         app.enqueue_many([held.bind(), *(victim.bind(n) for n in range(20))])
         gate.wait_until_reached()
         assert app.jobs.cancel(task="victim") == 20
-        eventually(lambda: all(claim.task != "victim" for claim in worker.held()), "the worker's knowledge of it")
+        eventually(
+            lambda: all(held.claim.task != "victim" for held in worker._worker_state.held()),
+            "the worker's knowledge of it",
+        )
         gate.open()
         assert app.task(name="last")(lambda: "ran").enqueue().result(PATIENCE) == "ran"
     assert ran == []

@@ -258,6 +258,14 @@ def test_options_are_layered_and_a_copy_changes_nothing_else(app: Headrace) -> N
     ]
 
 
+def test_a_copy_of_a_task_that_was_enqueued_before_has_options_of_its_own(add: Any) -> None:
+    add.enqueue(1, 1)
+    copy, call = add.using(queue="mail"), add.bind(1, 1).using(priority=3)
+    assert copy.enqueue(1, 1).queue == "mail"
+    assert call.using(queue="post").task.enqueue(1, 1).row.priority == 3
+    assert (call.options.priority, add.enqueue(1, 1).queue, add.enqueue(1, 1).row.priority) == (3, "default", 0)
+
+
 def test_a_plain_call_runs_here_and_stores_nothing(app: Headrace, add: Any) -> None:
     assert add(1, 2) == 3
     assert add.__name__ == "add"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.runtime.worker.state import Attempt
+from headrace.runtime.worker.attempt import Attempt
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("sqlite")

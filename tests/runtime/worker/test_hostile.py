@@ -50,7 +50,7 @@ def test_a_job_that_comes_back_while_a_beat_is_under_way_stays_held(app: Headrac
             job.cancel()
         assert [job.result(PATIENCE) for job in jobs] == [0, 1, 2, 3]
         assert {job.refresh().row.crashes for job in jobs} == {0}
-        eventually(lambda: not list(worker.held()), "nothing held")
+        eventually(lambda: not worker._worker_state.held(), "nothing held")
 
 
 def test_a_cancelled_and_revived_job_is_not_lost_with_its_old_run(app: Headrace) -> None:
@@ -70,7 +70,7 @@ def test_a_cancelled_and_revived_job_is_not_lost_with_its_old_run(app: Headrace)
         gate.open()
         assert job.result(PATIENCE) == "done"
         assert (job.refresh().attempt, job.row.crashes) == (1, 0)
-        eventually(lambda: not list(worker.held()), "nothing held")
+        eventually(lambda: not worker._worker_state.held(), "nothing held")
 
 
 def test_a_subtask_that_exits_does_not_end_the_event_loop(app: Headrace) -> None:
@@ -263,7 +263,7 @@ def test_a_lease_not_renewed_in_time_stops_the_job_and_the_version_decides_about
             eventually(lambda: reasons, "the job stopped")
         assert re.fullmatch(r"no lease renewal for \d+ s", reasons[0] or "")
         assert job.result(PATIENCE) == "finished all the same", "no other worker had taken it meanwhile"
-        assert not list(worker.held())
+        assert not worker._worker_state.held()
 
 
 def test_a_ring_during_an_outage_is_not_lost(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_
             is_away.set()
             if ends_meanwhile:
                 gate.open()
-            eventually(lambda: not worker._exchange.held, "that the worker has given its leases up")
+            eventually(lambda: not worker._worker_state.held(), "that the worker has given its leases up")
             is_away.clear()
             eventually(lambda: not worker._exchange._in_doubt, "that lost claims are given back")
             gate.open()

@@ -14,12 +14,13 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.clock import SystemClock
-from headrace.core.jobs.records import Claim, ClaimRequest
+from headrace.core.jobs.records import ClaimRequest
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import RunSpecs
-from headrace.runtime.worker.heartbeat import Heartbeat, HeartbeatHost, lease_of
+from headrace.runtime.worker.heartbeat import Heartbeat, HeartbeatHost
 from headrace.runtime.worker.sandbox import Sandboxes
 from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.threads import Threads
@@ -75,21 +76,26 @@ class Runners:
         self.loop = EventLoop(self.worker_state)
         self.worker_state.wake_loop = self.loop.wake
 
-    def place(self, *functions: Callable[..., Any]) -> list[Claim]:
+    def place(self, *functions: Callable[..., Any]) -> list[Attempt]:
         """Hand in a job of each of these; ensure() is left to the test."""
         tasks = [self._app.task(name=f"task-{next(_numbers)}")(function) for function in functions]
         self._app.enqueue_many([task.bind() for task in tasks])
         claims = self._app.engine.exchange((), ClaimRequest("somebody", len(tasks), 60_000)).claims
         planner = RunSpecs(self._app.find_task, None, 1024)
-        self.worker_state.place([(claim, plan) for claim in claims if (plan := planner.plan(claim)) is not None])
-        return claims
+        attempts = self.worker_state.claimed(claims)
+        for attempt in attempts:
+            plan = planner.plan(attempt.claim)
+            assert plan is not None
+            attempt.plan = plan
+        self.worker_state.place(attempts)
+        return attempts
 
-    def withdraw(self, claim: Claim) -> None:
+    def withdraw(self, attempt: Attempt) -> None:
         """As the heartbeat does with a job that was cancelled before it began."""
         engine = cast(Engine, _SilentEngine())
         reports = cast(HeartbeatHost, SimpleNamespace())
-        Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._withdraw_lost(
-            frozenset([lease_of(claim)])
+        Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._drop_lost(
+            frozenset([attempt.lease]), "cancelled"
         )
 
     def stop(self) -> None:

@@ -31,10 +31,10 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
     monkeypatch.setattr(trading, "time", SimpleNamespace(monotonic=lambda: monotonic))
 
     def turn() -> int:
-        claims, _ = worker_exchange.exchange(worker_exchange.capacity())
-        worker_state.place(worker_exchange.planned(claims))
+        attempts, _ = worker_exchange.exchange(worker_exchange.capacity())
+        worker_state.place(worker_exchange.planned(attempts))
         worker_exchange.give_back_if_stalled()
-        return len(claims)
+        return len(attempts)
 
     assert turn() == 0
     monotonic += 10 * STALLED  # nothing happens for a while
@@ -67,10 +67,10 @@ def test_the_stock_lasts_for_as_long_as_the_store_takes(
 
     def run_one() -> None:
         nonlocal monotonic
-        claim, plan = worker_state.ready.popleft()
-        run = worker_state.begin(claim, plan, 0)
+        run = worker_state.ready.popleft()
+        worker_state.begin(run, 0)
         monotonic += 0.0002
-        worker_state.end(run, plan.success(claim, None, clock.now()))
+        worker_state.end(run, run.plan.success(run.claim, None, clock.now()))
 
     def exchange(*args: Any, **more: Any) -> Any:
         nonlocal monotonic
@@ -84,6 +84,6 @@ def test_the_stock_lasts_for_as_long_as_the_store_takes(
     for _ in range(30):
         while not (capacity := worker_exchange.capacity()):
             run_one()
-        claims, _ = worker_exchange.exchange(capacity)
-        worker_state.place(worker_exchange.planned(claims))
+        attempts, _ = worker_exchange.exchange(capacity)
+        worker_state.place(worker_exchange.planned(attempts))
     assert least <= 2 * worker_state.low_water <= most

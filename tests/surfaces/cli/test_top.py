@@ -211,7 +211,7 @@ def test_the_rate_of_a_worker_goes_by_its_heartbeats() -> None:
     with Headrace("memory://", clock=clock) as app:
         sampler = StoreSampler(app, lambda: next(times))
         described = app.worker(heartbeat=10)
-        described._worker_state = SimpleNamespace(running={})  # type: ignore[assignment]
+        described._worker_state = SimpleNamespace(running=0)  # type: ignore[assignment]
         described._exchange = SimpleNamespace(completed=100, failed=0)  # type: ignore[assignment]
         app.engine.renew(described.describe(), [], 1000)
         assert sampler.sample().workers[0].rate is None

@@ -15,6 +15,7 @@ import pytest
 
 from headrace import Headrace, Job, Retry
 from headrace.web.remote_workers import RemoteClaim, RemoteWorkers
+from tests.support.damage import put_field
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
@@ -100,6 +101,17 @@ def test_each_outcome_leads_to_its_state(app: Headrace, api: Api, how: dict[str,
     assert settled(api, one, **how) == {"applied": True, "state": state}
     assert (job.refresh().state, job.reason) == (state, reason)
     assert job.attempt == (0 if how["outcome"] in ("snooze", "release") else 1)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_job_with_damaged_options_fails_and_blocks_no_other_claim(folder: Path) -> None:
+    url = f"sqlite:///{folder / 'jobs.db'}"
+    with Headrace(url) as app:
+        app.task(name="add")(lambda number: number)
+        jobs = [enqueued(app, "add", number, timeout=9) for number in range(3)]
+        put_field(url, jobs[1].id, "options", "{")
+        assert [job["id"] for job in claimed(Api(app.asgi(rate=None)))] == [jobs[0].id, jobs[2].id]
+        assert (jobs[1].refresh().state, jobs[1].reason) == ("failed", "corrupt_options")
 
 
 def test_a_renewal_returns_lost_jobs_and_stores_progress_and_logs(app: Headrace, api: Api) -> None:

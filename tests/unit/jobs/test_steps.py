@@ -9,11 +9,10 @@ import pytest
 from headrace.core.jobs.outcomes import suspend
 from headrace.core.jobs.records import Claim, Lease
 from headrace.core.jobs.states import State, Trigger, is_legal
-from headrace.core.jobs.steps import Step, asleep, awaiting, is_asleep, is_awaiting
+from headrace.core.jobs.steps import Step, Suspended, asleep, awaiting, is_asleep, is_awaiting, suspension_in
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.context.step_store import RetryingStepStore
-from headrace.runtime.context.steps import Suspended, suspension_in
 
 CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0, None, None)
 

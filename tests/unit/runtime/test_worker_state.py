@@ -27,11 +27,15 @@ def test_runners_ring_once_no_more_than_the_low_water_waits(isolation: Isolation
         1, clock, lambda: rings.append(worker_state.waiting), cast(WorkerLink, SimpleNamespace(now=clock.now))
     )
     plan = cast(RunSpec, SimpleNamespace(isolation=isolation, timeout=None, tracer=None))
-    worker_state.place([(claim(number), plan) for number in range(5)])
+    attempts = worker_state.claimed(map(claim, range(5)))
+    for attempt in attempts:
+        attempt.plan = plan
+    worker_state.place(attempts)
     worker_state.low_water = 2
     line = worker_state.ready_async if isolation == "async" else worker_state.ready
     while line:
-        run = worker_state.begin(*line.popleft(), slot=0)
+        run = line.popleft()
+        assert worker_state.begin(run, slot=0)
         assert worker_state.end(run, succeed(run.claim, None, None, 0))
     assert rings == [
         2,

@@ -21,7 +21,7 @@ from headrace.core.codec.encryption import key_of
 from headrace.core.jobs.records import NewJob
 from headrace.core.schedules.records import ScheduleRow
 from headrace.core.schedules.schedule import Timing, timing
-from headrace.core.tasks.options import OPTION_NAMES, Options, check_task_name, checked
+from headrace.core.tasks.options import OPTION_NAMES, check_task_name
 from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.text import nearest, short
 from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidJob, InvalidSchedule
@@ -176,7 +176,8 @@ class Declarations:
     def _current(self, declaration: Declaration) -> Call[Any]:
         """The call with the registered task: @app.task may be above the schedule decorator too."""
         call = declaration.call
-        return structs.replace(call, task=self._tasks.get(declaration.task.name, call.task))
+        registered = self._tasks.get(declaration.task.name, call.task)
+        return structs.replace(call, task=registered.with_overrides(call.options))
 
     def _log_undeclared(self, stored: Any) -> None:
         for row in stored:
@@ -223,9 +224,7 @@ def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return fields, {name: value for name, value in how.items() if name not in _TIMING_NAMES}
 
 
-def bound(
-    task: Task[..., Any, Any], args: Any, kwargs: Any, options: dict[str, Any], overrides: Options | None = None
-) -> Call[Any]:
+def bound(task: Task[..., Any, Any], args: Any, kwargs: Any, options: dict[str, Any]) -> Call[Any]:
     """The call of a task; these options override those of the task."""
     if not isinstance(args, list | tuple):
         raise InvalidSchedule(
@@ -233,11 +232,11 @@ def bound(
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidSchedule(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
-    chosen = checked(options).over(task.overrides if overrides is None else overrides)
+    chosen = task.using(**options)
     for name in _SINGLE_JOB_OPTIONS:
-        if getattr(chosen, name, UNSET) is not UNSET:
+        if getattr(chosen.overrides, name, UNSET) is not UNSET:
             raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
-    return Call(task, chosen, tuple(args), dict(kwargs or {}))
+    return Call(chosen, tuple(args), dict(kwargs or {}))
 
 
 def _with_interval(how: dict[str, Any]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class Schedules:
             return bound(self._as_task(call), args, kwargs, options)
         if args or kwargs:
             raise InvalidSchedule("args and kwargs belong to a task; a call made with bind() has its own")
-        return bound(call.task, call.args, call.kwargs, options, call.options)
+        return bound(call.task, call.args, call.kwargs, options)
 
     def sync(self, *, since: datetime | None = None) -> builtins.list[str]:
         """Store the schedules declared with @app.cron and @app.every; returns the ids of new and changed ones.

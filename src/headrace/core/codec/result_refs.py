@@ -16,12 +16,23 @@ from typing import Any
 from msgspec import Struct, json
 
 from headrace.core.jobs.states import State
+from headrace.errors import CorruptPayload, PermanentError
 
+MISSING = "parent_result_missing"  # the failure reason of such a job
+UNFIT = "parent_result_unfit"
 MARK = '{"$result'  # no text without it holds a reference
 _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 _ID = r'"[A-Za-z0-9_.:@/=-]{1,128}"'
 _GIVEN = re.compile(r',"given":\[(\d+),"([^"]+)"\]\}$')
 _REFERENCE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
+
+
+class MissingResult(PermanentError):
+    """A parent's result that the job needs is missing for good."""
+
+
+class UnfitResult(CorruptPayload):
+    """A parent's result does not match the annotation of its argument."""
 
 
 class ResultRef(Struct, frozen=True):

@@ -79,6 +79,13 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     has_dependencies: int = 0
 
 
+class Lease(Struct, frozen=True, array_like=True, gc=False):
+    """A worker's right to settle this version."""
+
+    id: str
+    version: int
+
+
 class Claim(Struct, frozen=True, array_like=True, gc=False):
     """A job given to a worker. Only the holder of its version may settle it.
 
@@ -102,12 +109,10 @@ class Claim(Struct, frozen=True, array_like=True, gc=False):
     options: str | None
     metadata: str | None
 
-
-class Lease(Struct, frozen=True, array_like=True, gc=False):
-    """A worker's right to settle this version."""
-
-    id: str
-    version: int
+    @property
+    def lease(self) -> Lease:
+        """The right that this claim gives."""
+        return Lease(self.id, self.version)
 
 
 class ErrorInfo(Struct, frozen=True, array_like=True):
@@ -149,6 +154,11 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     fingerprint: str = ""
     opens_dead_letter: bool = True
 
+    @property
+    def lease(self) -> Lease:
+        """The lease of the attempt that it ends."""
+        return Lease(self.id, self.version)
+
 
 class JobNote(Struct, frozen=True, array_like=True):
     """Progress or a log line of a running job; stored only while its lease holds."""
@@ -160,6 +170,11 @@ class JobNote(Struct, frozen=True, array_like=True):
     level: str | None = None
     message: str | None = None
     fields: str | None = None
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the attempt that wrote it."""
+        return Lease(self.id, self.version)
 
 
 class QueueShare(Struct, frozen=True):

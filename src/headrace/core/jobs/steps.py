@@ -28,6 +28,24 @@ class Step(Struct, frozen=True, array_like=True):
     checksum: int | None = None
 
 
+class Suspended(BaseException):
+    """Ends a run that has to wait. Not an Exception: a task that catches all errors must let it pass."""
+
+    def __init__(self, until: int, reason: str, awaits: str | None = None, number: int = 0) -> None:
+        super().__init__(reason)
+        self.until = until
+        self.reason = reason
+        self.awaits = awaits
+        self.number = number
+
+
+def suspension_in(error: BaseException) -> Suspended | None:
+    """The suspension of the run, also inside a group in which one task was suspended and none failed."""
+    while isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
+        error = error.exceptions[0]
+    return error if isinstance(error, Suspended) else None
+
+
 def awaiting(name: str) -> str:
     """The reason of a job that is suspended until this event."""
     return f"{AWAITING}{name!r}"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.core.codec.encryption import Cipher
-from headrace.core.jobs.records import Claim, Lease
+from headrace.core.jobs.records import Claim
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
@@ -36,7 +36,7 @@ class RetryingStepStore:
         return decrypted_steps(self._cipher, claim.id, stored)
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        lease, stored = Lease(claim.id, claim.version), encrypted_step(self._cipher, claim.id, step)
+        lease, stored = claim.lease, encrypted_step(self._cipher, claim.id, step)
         return self._with_retries(claim, lambda: self._engine.save_step(lease, stored))
 
     def _with_retries(self, claim: Claim, act: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.core.codec import codec
 from headrace.core.jobs.records import Claim
-from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, asleep, awaiting
+from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
 from headrace.core.option_times import check_wait
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.signature import Signature
@@ -43,24 +43,6 @@ class StepStore(Protocol):
     def save_step(self, claim: Claim, step: Step) -> bool:
         """Store the step; False if the lease is lost."""
         ...
-
-
-class Suspended(BaseException):
-    """Ends a run that has to wait. Not an Exception: a task that catches all errors must let it pass."""
-
-    def __init__(self, until: int, reason: str, awaits: str | None = None, number: int = 0) -> None:
-        super().__init__(reason)
-        self.until = until
-        self.reason = reason
-        self.awaits = awaits
-        self.number = number
-
-
-def suspension_in(error: BaseException) -> Suspended | None:
-    """The suspension of the run, also inside a group in which one task was suspended and none failed."""
-    while isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
-        error = error.exceptions[0]
-    return error if isinstance(error, Suspended) else None
 
 
 class StepLog:

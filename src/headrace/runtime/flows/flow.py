@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from headrace.core.flows.graph import Graph, Node
 from headrace.core.jobs.dependencies import FlowSummary, Policy
@@ -141,4 +141,4 @@ def _call(node: Node) -> Call[Any]:
 def _named(call: Call[Any], name: str) -> Call[Any]:
     """The call with a name for its node."""
     metadata = {} if call.options.metadata is UNSET else dict(call.options.metadata)
-    return structs.replace(call, options=structs.replace(call.options, metadata={**metadata, "name": name}))
+    return call.using(metadata={**metadata, "name": name})

@@ -13,6 +13,7 @@ from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
 from headrace.core.tasks.index import places_of
+from headrace.core.tasks.job_template import JobTemplate
 from headrace.core.tasks.options import Options, check_task_name, checked
 from headrace.core.tasks.other_libraries import TASK_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.retry import Retry, as_retry
@@ -59,13 +60,17 @@ class Submits(Protocol):
 
 
 class Call(Struct, Generic[R], frozen=True):
-    """A task with its arguments and options: everything about a job except its id and time."""
+    """A task with its arguments: everything about a job except its id and time."""
 
     task: Task[..., Any, R]
-    options: Options
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     is_detached: bool = False
+
+    @property
+    def options(self) -> Options:
+        """The options of this call beyond those of its task's definition."""
+        return self.task.overrides
 
     def detached(self) -> Call[R]:
         """The call for a place in a chain where it gets no result: it waits for the part before and takes nothing."""
@@ -73,19 +78,18 @@ class Call(Struct, Generic[R], frozen=True):
 
     def using(self, /, **options: Unpack[CallOptions]) -> Call[R]:
         """The same call with these options."""
-        return structs.replace(self, options=checked(options).over(self.options))
+        return structs.replace(self, task=self.task.using(**options))
 
 
 class Task(Generic[P, C, R]):
     """A registered function. Calling it runs it here; `enqueue` has a worker run it."""
 
-    def __init__(
-        self, function: Callable[P, C], name: str, options: Options, submits: Submits, overrides: Options | None = None
-    ) -> None:
+    def __init__(self, function: Callable[P, C], name: str, options: Options, submits: Submits) -> None:
         self.function = function
         self.name = check_task_name(name)
         self.options = options
-        self.overrides = overrides or Options()
+        self.overrides = Options()
+        self.template: JobTemplate | None = None  # made by the first call
         self.signature = Signature.of(function, name, options.redact or (), submits.words)
         self.indexed = places_of(options.index or (), self.signature.positional)
         self.is_async = inspect.iscoroutinefunction(function)
@@ -100,7 +104,7 @@ class Task(Generic[P, C, R]):
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Call[R]:
         """The call as a value, for enqueue_many, flows, chains and groups."""
-        return Call(cast("Task[..., Any, R]", self), self.overrides, args, kwargs)
+        return Call(cast("Task[..., Any, R]", self), args, kwargs)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job that runs this task with these arguments."""
@@ -115,9 +119,13 @@ class Task(Generic[P, C, R]):
 
     def using(self, /, **options: Unpack[CallOptions]) -> Task[P, C, R]:
         """A cheap copy of this task with other options for the calls made through it."""
+        return self.with_overrides(checked(options).over(self.overrides))
+
+    def with_overrides(self, overrides: Options) -> Task[P, C, R]:
+        """A copy of this task with these options for its calls, in place of those that it has."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy.overrides = checked(options).over(self.overrides)
+        copy.overrides, copy.template = overrides, None
         return copy
 
     @property

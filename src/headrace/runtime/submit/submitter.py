@@ -38,7 +38,7 @@ from headrace.runtime.submit.async_batches import batch_of_loop
 from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
 from headrace.runtime.submit.enqueue_hooks import ahooked, ahooked_many, around, hooked, hooked_many
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
-from headrace.runtime.submit.template import TemplateCache
+from headrace.runtime.submit.template import tags_of, template_of
 
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
@@ -62,7 +62,6 @@ class Submitter:
         self._cipher = services.cipher
         self.words = services.words
         self._hash_key = b"" if services.cipher is None else services.cipher.hash_key
-        self._templates = TemplateCache(settings.max_payload, services.words)
         self.intercept: Callable[[Job[Any]], None] | None = None
         self.tracer: Tracer | None = None
         self.hooks = Hooks()
@@ -102,7 +101,7 @@ class Submitter:
             return self._submit_unique(rule, call, new)
         if self._joins(call):
             self._engine.joined(call.options.connection).insert([new])
-            return Job(self._services, new)
+            return self._handle(new)
         return self._stored(call, new, self._inserts.call(new))
 
     @atraced
@@ -119,7 +118,7 @@ class Submitter:
             return await self._asubmit_unique(rule, call, new)
         if joins:
             await self._engine.joined(call.options.connection).ainsert([new])
-            return Job(self._services, new)
+            return self._handle(new)
         return self._stored(call, new, await batch_of_loop(self._insert_batches, self._insert).call(new))
 
     def _stored(self, call: Call[Any], new: NewJob, fresh: InsertResult) -> Job[Any]:
@@ -128,8 +127,8 @@ class Submitter:
             raise DuplicateJob(new.id)
         return self._intercepted(self._handle(new, fresh))
 
-    def _handle(self, new: NewJob, result: InsertResult) -> Job[Any]:
-        return Job(self._services, as_row(new, SPOOLED) if result == "spooled" else new)
+    def _handle(self, row: NewJob | JobRow, result: InsertResult = True) -> Job[Any]:
+        return Job(self._services, as_row(row, SPOOLED) if result == "spooled" and isinstance(row, NewJob) else row)
 
     def _intercepted(self, job: Job[Any]) -> Job[Any]:
         if self.intercept is not None:
@@ -161,7 +160,7 @@ class Submitter:
             result = await batch_of_loop(self._unique_batches, self._insert_unique).call(candidate)
         refuse(call, new, result)
         if result.id == new.id:
-            return Job(self._services, new)
+            return self._handle(new)
         [job] = await in_thread(self._resulting_jobs, [new], [result], joins)
         return job
 
@@ -177,7 +176,7 @@ class Submitter:
             unseen = joined and result.kind in ("replaced", "rescheduled")
             found: JobRow | None = None if unseen else rows.get(result.id)
             if unseen or result.id not in jobs:
-                jobs[result.id] = Job(self._services, found or structs.replace(new, id=result.id))
+                jobs[result.id] = self._handle(found or structs.replace(new, id=result.id))
         return [jobs[result.id] for result in results]
 
     @traced
@@ -192,7 +191,7 @@ class Submitter:
             jobs = self._insert_unique_many(listed, new_jobs, rules, joins)
         elif joins:
             self._engine.joined(listed[0].options.connection).insert(new_jobs)
-            jobs = [Job(self._services, new) for new in new_jobs]
+            jobs = [self._handle(new) for new in new_jobs]
         else:
             jobs = list(map(self._handle, new_jobs, self._insert(new_jobs, all_or_nothing=True))) if new_jobs else []
         if self.intercept is not None:
@@ -223,7 +222,7 @@ class Submitter:
         joined = self._engine.joined(listed[0].options.connection)
         if not rules:
             await joined.ainsert(new_jobs)
-            return [Job(self._services, new) for new in new_jobs]
+            return [self._handle(new) for new in new_jobs]
         with RefusalText(listed, new_jobs):
             results = await joined.ainsert_unique(
                 [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
@@ -274,7 +273,7 @@ class Submitter:
         else:
             graph = archived_parents.insert_graph(self._engine, self._services, graph)
             stored = rows_of(self._engine.queries, undecided(graph))
-        jobs: list[Job[Any]] = [Job(self._services, stored.get(new.id, new)) for new in graph.new_jobs]
+        jobs: list[Job[Any]] = [self._handle(stored.get(new.id, new)) for new in graph.new_jobs]
         return [self._intercepted(job) for job in jobs]
 
     async def ainsert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
@@ -282,13 +281,13 @@ class Submitter:
         if not self._uses_connection(graph.connection):
             return await in_thread(self.insert_graph, graph)
         await self._engine.joined(graph.connection).ainsert_graph(graph.new_jobs, graph.edges, graph.flow)
-        return [Job(self._services, new) for new in graph.new_jobs]
+        return [self._handle(new) for new in graph.new_jobs]
 
     def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
         """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
         new, edges = self._child_of(call, parent, now, ids.new_id(now))
         graph = graph_insert([new], edges)
-        return Job(self._services, graph.new_jobs[0]), graph.new_jobs[0], graph.edges
+        return self._handle(graph.new_jobs[0]), graph.new_jobs[0], graph.edges
 
     def submit_child(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
         """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
@@ -310,7 +309,7 @@ class Submitter:
                 f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_spawned}; "
                 "spawn in the same order in every attempt, or leave at_once out"
             )
-        return Job(self._services, found)
+        return self._handle(found)
 
     def _child_of(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
         options = call.options
@@ -327,7 +326,7 @@ class Submitter:
                 f"spawn: job {parent} waits for the jobs it spawns, so they can't wait for it: "
                 f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
             )
-        return new, [*edges, Dependency(new.id, parent, self._templates.of(call).policy)]
+        return new, [*edges, Dependency(new.id, parent, template_of(call.task, self._max_payload).policy)]
 
     # -- the job records
 
@@ -359,7 +358,7 @@ class Submitter:
         """The job, its unique rule, and its dependencies."""
         if self.closed:
             raise AppClosed
-        job_template = self._templates.of(call)
+        job_template = template_of(call.task, self._max_payload)
         try:
             payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         except PayloadTooLarge:
@@ -387,7 +386,7 @@ class Submitter:
             job_template.max_attempts,
             None if job_template.expires is None else now + job_template.expires,
             job_template.options,
-            job_template.tags if not job_template.index else job_template.tags_for(call.args, call.kwargs),
+            tags_of(job_template, call.args, call.kwargs),
             mark(job_template.metadata, has_dependencies=has_dependencies),
             now if job_template.job_id else 1,
             key,

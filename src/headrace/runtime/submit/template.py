@@ -1,4 +1,4 @@
-"""The resolved options of a task's next job, as far as its arguments do not matter.
+"""Resolves the options of a task to the template of its next job.
 
 Must not know engines, handles or the time.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from headrace.core.codec import codec
-from headrace.core.codec.redaction import MASK, NO_WORDS, redact
-from headrace.core.jobs.dependencies import Policy
+from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.records import JobOptions
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.tasks.index import Places, index_tags
+from headrace.core.tasks.job_template import JobTemplate
 from headrace.core.tasks.options import Options, ensure_agreement
 from headrace.core.tasks.unique import (
     Unique,
@@ -30,45 +30,27 @@ from headrace.core.tasks.unique import (
 )
 from headrace.engines.shared.sql_files import as_json
 from headrace.errors import InvalidJob, PayloadTooLarge
-from headrace.runtime.jobs.task import Call, Task, retry_of
+from headrace.runtime.jobs.task import Task, retry_of
 
 DEFAULT_QUEUE = "default"
 
 
-class JobTemplate(Struct, frozen=True, gc=False):
-    """Everything about a task's next job that depends on neither its arguments nor the time."""
-
-    task: str
-    queue: str
-    priority: int
-    delay: int
-    run_at: int | None
-    expires: int | None
-    max_attempts: int
-    lifo: bool
-    job_id: str | None
-    options: str | None
-    tags: str | None
-    metadata: str | None
-    unique: UniquePolicy | None
-    lane: str
-    alone: bool  # whether jobs of one key run one after the other
-    after: tuple[str, ...] = ()
-    policy: Policy = "cancel"
-    parent: str | None = None
-    index: Places = ()
-    own_tags: tuple[str, ...] = ()
-
-    def tags_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """The stored tags of a call with indexed arguments."""
-        tags = (*self.own_tags, *index_tags(self.task, self.index, args, kwargs))
-        return as_json(tags) if tags else None
+def tags_of(template: JobTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """The stored tags of a call with these arguments."""
+    if not template.index:
+        return template.tags
+    tags = (*template.own_tags, *index_tags(template.task, template.index, args, kwargs))
+    return as_json(tags) if tags else None
 
 
-def job_template_of(
-    task: Task[..., Any, Any], overrides: Options, max_payload: int, words: frozenset[str] = NO_WORDS
-) -> JobTemplate:
-    """The template of a task with the options of a call, or InvalidJob if they conflict."""
+def template_of(task: Task[..., Any, Any], max_payload: int) -> JobTemplate:
+    """The template of the task's next job, or InvalidJob if its options conflict. The task keeps it."""
+    if task.template is None:
+        task.template = _resolved(task, task.overrides, max_payload)
+    return task.template
+
+
+def _resolved(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> JobTemplate:
     options = overrides.over(task.options)
     ensure_agreement(options)
     if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
@@ -93,7 +75,7 @@ def job_template_of(
         max_attempts=retry_of(task, options).max_attempts,
         lifo=_unless_unset(options.lifo, False),
         job_id=_unless_unset(options.job_id, None),
-        options=_stored_options(task, overrides, options, words),
+        options=_stored_options(task, overrides, options, task.submits.words),
         tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
         unique=_unique_policy(task, options, queue),
@@ -111,29 +93,6 @@ def index_of(task: Task[..., Any, Any], options: Options) -> Places:
     """The indexed arguments of a call with these options; not those that the call redacts."""
     hidden = options.redact or ()
     return tuple(place for place in task.indexed if place[0] not in hidden)
-
-
-class TemplateCache:
-    """The templates of earlier calls."""
-
-    def __init__(self, max_payload: int, words: frozenset[str]) -> None:
-        self._max_payload = max_payload
-        self._words = words
-        self._known: dict[int, tuple[Task[..., Any, Any], Options, JobTemplate]] = {}
-
-    def of(self, call: Call[Any]) -> JobTemplate:
-        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive, so
-        # that no other object gets the same identity.
-        known = self._known.get(id(call.options))
-        if known is not None and known[0].function is call.task.function and known[1] is call.options:
-            return known[2]
-        template = job_template_of(call.task, call.options, self._max_payload, self._words)
-        if call.options.connection is not UNSET:  # the cache would keep the connection alive
-            return template
-        if len(self._known) > 1000:
-            self._known.clear()
-        self._known[id(call.options)] = (call.task, call.options, template)
-        return template
 
 
 def _unless_unset(value: Any, default: Any) -> Any:

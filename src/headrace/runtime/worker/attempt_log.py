@@ -7,11 +7,10 @@ import traceback
 from collections import defaultdict
 from collections.abc import Sequence
 
-from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.jobs.states import State, Trigger
 from headrace.runtime.context.logs import about
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.execution import describe, own_frames
-from headrace.runtime.worker.state import Attempt
 
 log = logging.getLogger("headrace.worker")
 
@@ -24,32 +23,34 @@ _KINDS = {
 }
 
 
-def log_finished(finished: Sequence[tuple[Attempt, Outcome]], worker: str) -> None:
+def log_finished(finished: Sequence[Attempt], worker: str) -> None:
     """Log attempts that ended without a failure, with their duration."""
     if not finished or not log.isEnabledFor(logging.INFO):
         return
     if len(finished) > _LINES:
         _log_by_task(finished, worker)
         return
-    for run, outcome in finished:
+    for run in finished:
+        outcome = run.outcome
         kind, verb = _KINDS.get(outcome.event, (outcome.event.value, f"ended with {outcome.event.value}"))
         seconds, extra = run.seconds, about(run.claim, worker, f"job.{kind}")
         text = "job %s (%s) %s after %.3f s"
         log.info(text, run.claim.id, run.claim.task, verb, seconds, extra={**extra, "seconds": round(seconds, 6)})
 
 
-def _log_by_task(finished: Sequence[tuple[Attempt, Outcome]], worker: str) -> None:
+def _log_by_task(finished: Sequence[Attempt], worker: str) -> None:
     by_task: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for run, outcome in finished:
-        by_task[run.claim.task, outcome.state.value].append(run.seconds)
+    for run in finished:
+        by_task[run.claim.task, run.outcome.state.value].append(run.seconds)
     for (task, state), seconds in by_task.items():
         extra = {"event": f"jobs.{state}", "worker": worker, "task": task, "count": len(seconds)}
         mean = sum(seconds) / len(seconds)
         log.info("%d jobs (%s) %s, %.3f s each on average", len(seconds), task, state, mean, extra=extra)
 
 
-def log_failure(claim: Claim, outcome: Outcome, worker: str, error: BaseException | None) -> None:
+def log_failure(run: Attempt, worker: str) -> None:
     """Log a failed attempt, with its stack unless a secret had to be masked in it or no log can hold its text."""
+    claim, outcome, error = run.claim, run.outcome, run.error
     is_final = outcome.state is State.FAILED
     is_shown = error is not None and _is_loggable(error) and describe(error).traceback == outcome.error_traceback
     log.log(

@@ -17,8 +17,9 @@ from headrace.core.jobs.records import Outcome
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.worker.attempt import Attempt, Stage
 from headrace.runtime.worker.execution import backoff_failed, settle_delay
-from headrace.runtime.worker.state import Attempt, WorkerState
+from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.tracing import link_predecessors
 
 log = logging.getLogger("headrace.worker")
@@ -115,11 +116,14 @@ class EventLoop:
             worker_state.loop_responded.set()  # before slots_for_loop is read: it may have the slot of a waiting thread
         while worker_state.ready_async and (slot := self._next_slot()) is not None:
             try:
-                claim, plan = worker_state.ready_async.popleft()
+                run = worker_state.ready_async.popleft()
             except IndexError:  # taken back by the worker
                 worker_state.free_slot(slot)
                 break
-            self._start(worker_state.begin(claim, plan, slot))
+            if worker_state.begin(run, slot):
+                self._start(run)
+            else:
+                worker_state.return_slot(slot)
         while (slot := self._handed_slot()) is not None:
             worker_state.return_slot(slot)  # its coroutine was taken back meanwhile
 
@@ -155,7 +159,7 @@ class EventLoop:
     def _cancel(self, task: asyncio.Task[None], reason: str) -> None:
         run = self._tasks.get(task)
         if run is not None:  # not over meanwhile
-            self._worker_state.cancelled_coroutines.add(run.number)
+            self._worker_state.cancelled_coroutines.add(run)
             task.cancel(reason)
             asyncio.get_running_loop().call_later(_GRACE, self._abandon, task)
 
@@ -164,9 +168,9 @@ class EventLoop:
         if run is None:
             return  # abandoned meanwhile
         run.abort = None  # the run still waits to be settled; its task can be freed now
-        if run.lost:
+        if run.stage is Stage.ABANDONED:
             self._worker_state.end(run, release(run.claim, "its lease was lost", self._worker_state.now()))
-        elif run.number in self._worker_state.running:  # it ended without an outcome
+        elif run.stage is Stage.STARTED:  # it ended without an outcome
             cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
             error = cancelled if task.cancelled() else task.exception() or cancelled
             last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
@@ -186,8 +190,8 @@ class EventLoop:
             self._return_slot(run)
 
     def _return_slot(self, run: Attempt) -> None:
-        if run.number in self._worker_state.cancelled_coroutines:
-            self._worker_state.cancelled_coroutines.discard(run.number)
+        if run in self._worker_state.cancelled_coroutines:
+            self._worker_state.cancelled_coroutines.discard(run)
             self._worker_state.ring()  # a slot is free again
         self._worker_state.return_slot(run.slot)
         self._fill()

@@ -9,24 +9,24 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
-from headrace.core.jobs.records import Claim, JobNote, Outcome, WorkerRow
+from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome, WorkerRow
 from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.worker.state import Attempt, WorkerState
+from headrace.runtime.worker.attempt import Attempt
+from headrace.runtime.worker.state import WorkerState
 
 WITHIN = 0.25  # seconds that the start of a long run may wait for an exchange
 _MAX_LINE_CHARS = 500  # characters of a log line: an event is a hint, the job has the full text
 _SEALED = '{"$sealed"'
-Key = tuple[str, int]  # the id of a job, and the version of its claim
 _Kind = tuple[str, str, str]  # the event type, queue and task
-_Row = tuple[str, int, int, int]  # a job, its attempt, and its wait and run time in milliseconds
+AttemptRow = tuple[str, int, int, int]  # a job, its attempt, and its wait and run time in milliseconds
 
 
 class WorkerEvents:
@@ -56,87 +56,77 @@ class AttemptEvents:
         self._worker_id = worker_id
         self._worker_state = worker_state
         self._enabled = enabled
-        self._unsent: list[Attempt] = []
-        self._offered = 0  # how many of these the last events covered
-        self._continuing: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
-        self._began: dict[Key, int] = {}
+        self._offered = 0  # how many starts the last events covered
 
     def is_due(self) -> bool:
         """Whether a start has waited long enough to be sent without an outcome."""
-        self._take_begun()
-        return bool(self._unsent) and time.monotonic() - self._unsent[0].started >= WITHIN
+        begun = self._worker_state.begun
+        return bool(begun) and time.monotonic() - begun[0].started >= WITHIN
 
     @property
     def has_events(self) -> bool:
-        return self._enabled and bool(self._unsent or self._worker_state.begun)
+        return self._enabled and bool(self._worker_state.begun)
 
-    def events(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
+    def events(self, done: Sequence[Attempt], notes: Sequence[JobNote]) -> list[EventGroup]:
         """The events to send with this exchange; none if they can wait for a later one."""
-        self._take_begun()  # after the outcomes were taken: every ended run has begun
-        self._offered, self._continuing = 0, {}
-        if not self._enabled or not (done or notes or self.is_due()):
+        self._offered = 0
+        if not self._enabled:
+            self._worker_state.begun.clear()
+            return []
+        if not (done or notes or self.is_due()):
             return []
         success, now = Trigger.SUCCEED, self._worker_state.now()
-        successes = {outcome.id: outcome for outcome in done if outcome.event is success}
-        rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
-        begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
-        claims = {key: run.claim for key, run in list(self._worker_state.open_attempts.items())} if notes else {}
-        note_events = noted(notes, claims, self._worker_id)
-        ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
+        successes = {attempt: attempt.outcome for attempt in done if attempt.outcome.event is success}
+        noted_leases = {note.lease for note in notes}
+        rows = self._begun(successes, noted_leases, now)
+        begun = [event_group(*kind, some, now, self._worker_id) for kind, some in rows.items()]
+        attempts = self._worker_state.attempts
+        note_events = noted(
+            notes, {each: attempts[each].claim for each in noted_leases if each in attempts}, self._worker_id
+        )
+        ended = [event_group(*kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
         return [*begun, *note_events, *ended]
 
-    def delivered(self, done: Sequence[Outcome]) -> None:
-        """The store has stored the last events, with these outcomes."""
-        del self._unsent[: self._offered]
-        self._began |= self._continuing
-        self._offered, self._continuing = 0, {}
-        if self._began:
-            for outcome in done:
-                self._began.pop((outcome.id, outcome.version), None)
-        open_attempts = self._worker_state.open_attempts
-        if len(self._began) > 2 * len(open_attempts) + 100:  # drop abandoned runs
-            self._began = {key: at for key, at in self._began.items() if key in open_attempts}
+    def delivered(self) -> None:
+        """The store has stored the last events."""
+        for _ in range(self._offered):
+            self._worker_state.begun.popleft()
+        self._offered = 0
 
-    def _take_begun(self) -> None:
-        begun = self._worker_state.begun
-        taken = [begun.popleft() for _ in range(len(begun))]
-        if self._enabled:
-            self._unsent += taken
-
-    def _begun(self, successes: dict[str, Outcome], noted: Container[Key], now: int) -> defaultdict[_Kind, list[_Row]]:
+    def _begun(
+        self, successes: dict[Attempt, Outcome], noted: set[Lease], now: int
+    ) -> defaultdict[_Kind, list[AttemptRow]]:
         """The runs that began, with the end of those that succeeded; these are removed from `successes`.
 
         The notes of a run come between its start and its end, so the end of a run with notes is reported separately.
         """
-        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
-        since, unsent = time.monotonic(), self._unsent
-        for run in unsent:  # kept lean: every job passes here
-            claim = run.claim
-            start = now - int((since - run.started) * 1000)
+        rows: defaultdict[_Kind, list[AttemptRow]] = defaultdict(list)
+        # Listed after the outcomes were taken: every ended run is among those that began.
+        since, begun = time.monotonic(), list(self._worker_state.begun)
+        for attempt in begun:  # kept lean: every job passes here
+            claim = attempt.claim
+            start = attempt.began_at = now - int((since - attempt.started) * 1000)
             wait = start - max(claim.run_at, claim.created_at)
-            outcome = successes.get(claim.id)
-            if outcome is not None and outcome.version == claim.version and (claim.id, claim.version) not in noted:
-                del successes[claim.id]
+            outcome = successes.get(attempt)
+            if outcome is not None and not (noted and attempt.lease in noted):
+                del successes[attempt]
                 rows[RAN, claim.queue, claim.task].append((claim.id, claim.attempt, wait, outcome.at - start))
             else:
-                self._continuing[claim.id, claim.version] = start
                 rows[STARTED, claim.queue, claim.task].append((claim.id, claim.attempt, wait, now - start))
-        self._offered = len(unsent)
+        self._offered = len(begun)
         return rows
 
-    def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[_Row]]:
-        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
-        for outcome in successes.values():
-            key = (outcome.id, outcome.version)
-            if (run := self._worker_state.open_attempts.get(key)) is not None:
-                claim, began = run.claim, self._continuing.get(key) or self._began.get(key, outcome.at)
-                rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
+    def _ended(self, successes: dict[Attempt, Outcome]) -> dict[_Kind, list[AttemptRow]]:
+        rows: defaultdict[_Kind, list[AttemptRow]] = defaultdict(list)
+        for attempt, outcome in successes.items():
+            claim, began = attempt.claim, attempt.began_at or outcome.at
+            rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
         return rows
 
 
-def noted(notes: Sequence[JobNote], claims: Mapping[Key, Claim], worker: str) -> list[EventGroup]:
+def noted(notes: Sequence[JobNote], claims: Mapping[Lease, Claim], worker: str) -> list[EventGroup]:
     """The events of the notes of runs: the latest progress of each, and every log line."""
-    newest = {(note.id, note.version): note for note in notes if note.progress is not None}
+    newest = {note.lease: note for note in notes if note.progress is not None}
     events = [("job.progress", note, _progress(note)) for note in newest.values()]
     events += [("job.log", note, _line(note)) for note in notes if note.message is not None]
     return [
@@ -145,18 +135,18 @@ def noted(notes: Sequence[JobNote], claims: Mapping[Key, Claim], worker: str) ->
             data=[data] if data else [],
         )
         for kind, note, data in events
-        if (claim := claims.get((note.id, note.version))) is not None
+        if (claim := claims.get(note.lease)) is not None
     ]
 
 
-def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> EventGroup:
-    """The event group of jobs of one queue and task, by columns."""
+def event_group(kind: str, queue: str, task: str, rows: Sequence[AttemptRow], at: int, worker: str) -> EventGroup:
+    """The event of this kind for attempts of one queue and task, by columns."""
     jobs, attempts, waits, runs = map(list, zip(*rows, strict=True))
-    head = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
+    head = (kind, at, queue, task, worker, jobs, attempts)
     waits, runs = _not_negative(waits), _not_negative(runs)
-    if kind[0] == STARTED:
+    if kind == STARTED:
         return EventGroup(*head, waits, [], runs)
-    return EventGroup(*head, waits if kind[0] == RAN else [], runs)
+    return EventGroup(*head, waits if kind == RAN else [], runs)
 
 
 def _not_negative(durations: list[int]) -> list[int]:

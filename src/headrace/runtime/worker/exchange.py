@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import Claim, ClaimRequest, ExchangeResult, JobRow, Lease, Outcome, QueueShare
+from headrace.core.jobs.records import ClaimRequest, ExchangeResult, JobRow, Outcome, QueueShare
 from headrace.core.jobs.states import State
 from headrace.core.queues.fair_share import FairShare
 from headrace.core.queues.slow_start import SlowStart
@@ -20,12 +20,14 @@ from headrace.errors import EngineUnavailable
 from headrace.runtime.context.logs import about
 from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.attempt_log import log_failure, log_finished
+from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import AttemptEvents
-from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
+from headrace.runtime.worker.execution import RunSpecs, describe
 from headrace.runtime.worker.prefetch import Prefetch
-from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
-from headrace.runtime.worker.state import Attempt, WorkerState
+from headrace.runtime.worker.results import has_result_refs
+from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.task_lookup import TaskLookup
 
 log = logging.getLogger("headrace.worker")
@@ -52,9 +54,8 @@ class WorkerExchange:
         self._engine = engine
         self.outage_log = outage_log(engine)
         self._worker_state = worker_state
-        self._run_specs = run_specs
         self.task_lookup = TaskLookup(task_names, run_specs.knows)
-        self._result_resolver = ResultResolver(engine.queries, run_specs.keeps_result, run_specs.cipher)
+        self._planner = ClaimPlanner(engine.queries, run_specs)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
@@ -68,8 +69,7 @@ class WorkerExchange:
         self._progress = (0, 0.0)
         self._last_exchange = 0.0
         self._in_doubt = False  # the store may have given us claims in an answer we never got
-        self._unanswered: list[Outcome] = []  # sent, but not acknowledged
-        self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
+        self._unanswered: list[Attempt] = []  # sent, but not acknowledged
         self._attempt_events = AttemptEvents(worker_id, worker_state, enabled=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue to claim from next, before any fair share
@@ -79,6 +79,11 @@ class WorkerExchange:
     def job_limit_reached(self) -> bool:
         """Whether the worker has taken all the jobs it may."""
         return self._at_most is not None and self.claimed >= self._at_most
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether nothing is left to run, here or in the store."""
+        return self.store_is_empty and not self._worker_state.held()
 
     @property
     def has_events(self) -> bool:
@@ -94,7 +99,7 @@ class WorkerExchange:
         capacity = max(
             self._concurrency
             + ahead
-            - len(worker_state.running)
+            - worker_state.running
             - len(worker_state.cancelled_coroutines)
             - worker_state.waiting,
             0,
@@ -109,7 +114,7 @@ class WorkerExchange:
             return 0.0
         return self._last_exchange + _SETTLE_WAIT - time.monotonic()
 
-    def exchange(self, capacity: int) -> tuple[list[Claim], int | None]:
+    def exchange(self, capacity: int) -> tuple[list[Attempt], int | None]:
         """Send the outcomes and claim up to `capacity` jobs; returns them, and when more are due."""
         worker_state = self._worker_state
         self.store_is_empty = False
@@ -117,10 +122,7 @@ class WorkerExchange:
             self._release_unknown_claims()
         if self._unanswered:
             self._confirm_settled()
-        done, notes = (
-            outcomes.with_dead_letter(_take_all(worker_state.done), self._dead_letters),
-            _take_all(worker_state.notes),
-        )
+        done, notes = _take_all(worker_state.done), _take_all(worker_state.notes)
         self._note_starvation()
         self._prefetch.finished(len(done))
         all_idle = not worker_state.waiting and not worker_state.running
@@ -134,7 +136,7 @@ class WorkerExchange:
         sent_at = time.monotonic()
         try:
             groups = self._attempt_events.events(done, notes)
-            answer = self._engine.exchange(in_their_flows(self._engine.queries, done), request, notes, groups=groups)
+            answer = self._engine.exchange(self._sent(done), request, notes, groups=groups)
         except EngineUnavailable:
             self._in_doubt = capacity > 0
             self._unanswered = done
@@ -147,17 +149,20 @@ class WorkerExchange:
             self._settle_one_by_one(done)
             return [], worker_state.now()  # it may have claimed nothing: try again at once
         if groups or done:
-            self._attempt_events.delivered(done)
+            self._attempt_events.delivered()
         self._last_exchange = time.monotonic()
         if capacity > 0:
             self._prefetch.note_exchange(self._last_exchange - sent_at, all_idle=all_idle)
         self._settled(done, answer.refused)
         if log.isEnabledFor(logging.DEBUG):
             self._log_exchange(done, answer, capacity)
-        self._register_claims(answer, capacity)
-        return answer.claims, answer.next_at
+        return self._register_claims(answer, capacity), answer.next_at
 
-    def _log_exchange(self, done: list[Outcome], answer: ExchangeResult, capacity: int) -> None:
+    def _sent(self, done: list[Attempt]) -> list[Outcome]:
+        decided = outcomes.with_dead_letter([attempt.outcome for attempt in done], self._dead_letters)
+        return in_their_flows(self._engine.queries, decided)
+
+    def _log_exchange(self, done: list[Attempt], answer: ExchangeResult, capacity: int) -> None:
         """Log an exchange, and each job it claimed."""
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
@@ -168,53 +173,38 @@ class WorkerExchange:
             extra = about(claim, self._worker_id, "job.claimed")
             log.debug("job %s (%s) claimed", claim.id, claim.task, extra=extra)
 
-    def planned(self, claims: list[Claim]) -> list[tuple[Claim, RunSpec]]:
-        """The claims with their run specs."""
-        planned = []
-        for claim in self._resolved_results(claims):
-            try:
-                plan = self._run_specs.plan(claim)
-            except Exception as error:  # a damaged row must not block the claims beside it
-                self._refuse(claim, "corrupt_options", error)
-                continue
-            if plan is None:  # its function was removed meanwhile
-                self.task_lookup.tasks.forget(claim.task)
-                self.give_back([claim])
-            else:
-                planned.append((claim, plan))
-        return planned
-
-    def _resolved_results(self, claims: list[Claim]) -> list[Claim]:
-        """The claims with their parents' results put in; a claim whose result is missing fails."""
-        with_refs = [claim for claim in claims if has_result_refs(claim)]
-        if not with_refs:
-            return claims
+    def planned(self, attempts: list[Attempt]) -> list[Attempt]:
+        """The attempts that can run, with their run specs; the others are released or fail."""
         try:
-            answers = iter(self._result_resolver.resolve_results(with_refs))
+            planned = self._planner.planned([attempt.claim for attempt in attempts])
         except EngineUnavailable as error:  # not begun, so no runner would release them
+            with_refs = [attempt for attempt in attempts if has_result_refs(attempt.claim)]
             log.warning("can't read the parent results of %d jobs, releasing them: %s", len(with_refs), error)
             self.give_back(with_refs)
-            return [claim for claim in claims if not has_result_refs(claim)]
-        ready = []
-        for claim in claims:  # keep their order
-            answer = next(answers) if has_result_refs(claim) else claim
-            if isinstance(answer, Claim):
-                ready.append(answer)
+            return self.planned([attempt for attempt in attempts if not has_result_refs(attempt.claim)])
+        runnable = []
+        for attempt, found in zip(attempts, planned, strict=True):
+            if isinstance(found, tuple):
+                attempt.claim, attempt.plan = found
+                runnable.append(attempt)
+            elif found is None:  # its function was removed meanwhile
+                self.task_lookup.tasks.forget(attempt.claim.task)
+                self.give_back([attempt])
             else:
-                self._refuse(claim, MISSING, answer)
-        return ready
+                self._refuse(attempt, found)
+        return runnable
 
     def idle(self) -> None:
         self._prefetch.idle()
 
-    def give_back(self, claims: Iterable[Claim] = ()) -> None:
-        """Release these claims and all that no runner has begun."""
-        now = self._worker_state.now()
-        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._worker_state.withdraw_unstarted())]
-        if unbegun:
-            self.claimed -= len(unbegun)  # they count for the worker that runs them
-            self._worker_state.done.extend(unbegun)
-            self._worker_state.ring()
+    def give_back(self, attempts: Iterable[Attempt] = ()) -> None:
+        """Release these attempts and all that no runner has begun."""
+        worker_state, now = self._worker_state, self._worker_state.now()
+        unbegun = [*attempts, *worker_state.withdraw_unstarted()]
+        released = sum(worker_state.end_without_slot(each, outcomes.give_back(each.claim, now)) for each in unbegun)
+        if released:
+            self.claimed -= released  # they count for the worker that runs them
+            worker_state.ring()
 
     def give_back_if_stalled(self) -> None:
         """Release prefetched jobs if none of them gets started, so that other workers can take them."""
@@ -227,21 +217,22 @@ class WorkerExchange:
 
     def _release_unknown_claims(self) -> None:
         """Release claims from an exchange whose answer was lost: only those that we neither hold nor have begun."""
-        held = [Lease(*key) for key in {**self.held, **self._worker_state.open_attempts}]
+        held = list(self._worker_state.attempts)
         for job_id in self._engine.release_unknown_claims(self._worker_id, held):
             log.warning("job %s: released, the answer with its claim was lost", job_id)
         self._in_doubt = False
 
     def _confirm_settled(self) -> None:
         """Find outcomes stored by an exchange whose answer was lost: sending them again would be refused."""
-        rows = {
-            row.id: row for row in self._engine.queries.get([outcome.id for outcome in self._unanswered], light=True)
-        }
-        taken = [outcome for outcome in self._unanswered if self._is_settled(rows.get(outcome.id), outcome)]
-        for outcome in taken:
-            self._worker_state.done.remove(outcome)
+        ids = [attempt.claim.id for attempt in self._unanswered]
+        rows = {row.id: row for row in self._engine.queries.get(ids, light=True)}
+        taken = [
+            attempt for attempt in self._unanswered if self._is_settled(rows.get(attempt.claim.id), attempt.outcome)
+        ]
+        for attempt in taken:
+            self._worker_state.done.remove(attempt)
         if taken:
-            self._attempt_events.delivered(taken)  # stored in the same commit
+            self._attempt_events.delivered()  # stored in the same commit
         self._settled(taken, [])
         self._unanswered = []
 
@@ -252,12 +243,11 @@ class WorkerExchange:
         settled = (row.version, row.state, row.worker, row.finished_at)
         return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
-    def _register_claims(self, answer: ExchangeResult, capacity: int) -> None:
+    def _register_claims(self, answer: ExchangeResult, capacity: int) -> list[Attempt]:
         self.slow_start.answered(capacity)
         self.task_lookup.settle()
         claims = answer.claims
-        for claim in claims:
-            self.held[claim.id, claim.version] = claim
+        attempts = self._worker_state.claimed(claims)
         self.claimed += len(claims)
         come_again = answer.next_at is not None and answer.next_at <= self._worker_state.now()
         self.store_is_empty = capacity > 0 and not claims and not come_again
@@ -270,27 +260,25 @@ class WorkerExchange:
             self._fair_share.serve(answer.queues)
         if capacity > 0:
             self._fair_share.weigh(answer.weights)
+        return attempts
 
     def _note_starvation(self) -> None:
-        if not self._worker_state.waiting and len(self._worker_state.running) < self._concurrency:
+        if not self._worker_state.waiting and self._worker_state.running < self._concurrency:
             self._prefetch.starved()
 
-    def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
-        finished: list[tuple[Attempt, Outcome]] = []
-        for outcome in done:
-            claim = self.held.pop((outcome.id, outcome.version), None)
-            run = self._worker_state.settled(outcome)
-            if outcome.state is State.COMPLETED:
+    def _settled(self, done: list[Attempt], refused: list[Outcome]) -> None:
+        finished: list[Attempt] = []
+        for attempt in done:
+            self._worker_state.settled(attempt)
+            state = attempt.outcome.state
+            if state is State.COMPLETED:
                 self.completed += 1
-            elif outcome.state in (State.FAILED, State.RETRYING):
-                self.failed += outcome.state is State.FAILED
-                if run is not None:  # a renewal meanwhile may have reported the lease as lost, as it is after settling
-                    claim = run.claim
-                if claim is not None:
-                    log_failure(claim, outcome, self._worker_id, None if run is None else run.error)
+            elif state in (State.FAILED, State.RETRYING):
+                self.failed += state is State.FAILED
+                log_failure(attempt, self._worker_id)
                 continue
-            if run is not None:
-                finished.append((run, outcome))
+            if attempt.started:
+                finished.append(attempt)
         log_finished(finished, self._worker_id)
         for outcome in refused:
             log.warning(
@@ -300,7 +288,7 @@ class WorkerExchange:
                 extra={"job": outcome.id, "event": "job.lease_lost"},
             )
 
-    def _settle_one_by_one(self, done: list[Outcome]) -> None:
+    def _settle_one_by_one(self, done: list[Attempt]) -> None:
         """Send outcomes singly: one that the store refuses must not block the others."""
         left = deque(done)
         try:
@@ -310,28 +298,24 @@ class WorkerExchange:
         finally:
             self._worker_state.done.extendleft(reversed(left))  # the store became unavailable meanwhile
 
-    def _settle_one(self, outcome: Outcome) -> None:
+    def _settle_one(self, attempt: Attempt) -> None:
         request = ClaimRequest(self._worker_id, 0, self._lease_ms)
         try:
-            groups = self._attempt_events.events([outcome], ())
-            refused = self._engine.exchange(
-                in_their_flows(self._engine.queries, [outcome]), request, groups=groups
-            ).refused
-            self._attempt_events.delivered([outcome])
+            groups = self._attempt_events.events([attempt], ())
+            refused = self._engine.exchange(self._sent([attempt]), request, groups=groups).refused
+            self._attempt_events.delivered()
         except EngineUnavailable:
             raise
         except Exception as error:
-            log.exception("job %s: can't store its outcome; recording the job as failed", outcome.id)
-            failed = outcomes.with_dead_letter([_unstorable(outcome, error)], self._dead_letters)
+            log.exception("job %s: can't store its outcome; recording the job as failed", attempt.claim.id)
+            failed = outcomes.with_dead_letter([_unstorable(attempt.outcome, error)], self._dead_letters)
             refused = self._engine.exchange(failed, request).refused
-        self._settled([outcome], refused)
+        self._settled([attempt], refused)
 
-    def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
-        log.warning("job %s: can't run it: %s", claim.id, error, extra=about(claim, self._worker_id))
-        error_info = describe(error)
-        self._worker_state.done.append(
-            outcomes.fail(claim, reason, error_info, claim.max_attempts, self._worker_state.now())
-        )
+    def _refuse(self, attempt: Attempt, refusal: Refusal) -> None:
+        claim = attempt.claim
+        log.warning("job %s: can't run it: %s", claim.id, refusal.error, extra=about(claim, self._worker_id))
+        self._worker_state.end_without_slot(attempt, refusal.outcome(self._worker_state.now()))
         self._worker_state.ring()
 
 
@@ -340,8 +324,7 @@ def _least(*limits: int | None) -> int | None:
 
 
 def _unstorable(outcome: Outcome, error: Exception) -> Outcome:
-    lease = Lease(outcome.id, outcome.version)
-    return outcomes.fail(lease, "unstorable_outcome", describe(error), outcome.max_attempts, outcome.at)
+    return outcomes.fail(outcome.lease, "unstorable_outcome", describe(error), outcome.max_attempts, outcome.at)
 
 
 def _take_all(items: deque[T]) -> list[T]:

@@ -6,33 +6,29 @@ import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from headrace.core.clock import to_ms
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
-from headrace.core.codec.result_refs import ParentResult, parents_text
+from headrace.core.codec.result_refs import ParentResult, UnfitResult, parents_text
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, Outcome
-from headrace.core.tasks.retry import Retry, from_policy
-from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
-from headrace.runtime.context.steps import Suspended, suspension_in
+from headrace.core.jobs.steps import Suspended
+from headrace.core.tasks.failure import delay_after, outcome_after, outcome_requested
+from headrace.core.tasks.retry import Delay, Retry, from_policy
+from headrace.errors import CorruptPayload, InvalidJob
 from headrace.runtime.jobs.job import LOST_RESULT
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.worker.error_redaction import redactor_over
-from headrace.runtime.worker.results import MISSING, UNFIT, MissingResult, UnfitResult
 
 _MAX_TRACEBACK_CHARS = 20_000
 _MAX_MESSAGE_CHARS = 5_000
-_LONGEST_WAIT = 100 * 365 * 86_400
-_NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
 _options = msgspec.json.Decoder(JobOptions)
 
 
@@ -83,15 +79,9 @@ class RunSpec(Struct, frozen=True):
         except InvalidJob as error:
             return lost_result(str(error))
 
-    def delay(self, claim: Claim, error: BaseException) -> Any:
-        """Seconds until the next attempt, None for no retry, or an awaitable of either."""
-        if isinstance(error, _NO_FAILURE) or suspension_in(error) is not None:
-            return None
-        if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
-            return None
-        if isinstance(error, RetryLater) and error.delay is not None:
-            return error.delay
-        return self.retry.delay(claim.attempt, error, random.random())
+    def delay(self, claim: Claim, error: BaseException) -> Delay | Awaitable[Delay]:
+        """The time until the next attempt, None for no retry, or an awaitable of either."""
+        return delay_after(claim, self.retry, error, random.random())
 
     def error_info(self, claim: Claim, error: BaseException) -> ErrorInfo:
         """The error as it is stored and shown, with the job's secrets masked."""
@@ -106,32 +96,10 @@ class RunSpec(Struct, frozen=True):
             error_info, message=redactor.over(error_info.message), traceback=redactor.over(error_info.traceback)
         )
 
-    def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
+    def failure(self, claim: Claim, error: BaseException, delay: Delay, now: int) -> Outcome:
         """The outcome of a run that raised, with the delay that `delay()` returned."""
-        if (rest := suspension_in(error)) is not None:
-            return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
-        if isinstance(error, Snooze):
-            return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
-        if isinstance(error, CancelJob):
-            return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
-        error_info = self.error_info(claim, error)
-        if isinstance(error, UnfitResult):
-            return outcomes.fail(claim, UNFIT, error_info, self.retry.max_attempts, now)
-        if isinstance(error, CorruptPayload):
-            return outcomes.fail(claim, "corrupt_payload", error_info, self.retry.max_attempts, now)
-        if isinstance(error, MissingResult):
-            return outcomes.fail(claim, MISSING, error_info, self.retry.max_attempts, now)
-        if delay is not None:
-            return outcomes.retry(claim, error_info, _wait(delay), self.retry.max_attempts, now)
-        used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
-        reason = "attempts_used_up" if used_up else "permanent_error"
-        return outcomes.fail(claim, reason, error_info, self.retry.max_attempts, now)
-
-
-def _wait(delay: float | timedelta) -> int:
-    """The delay of a task or a backoff function in milliseconds, at most a century, as no store can count much more."""
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    return to_ms(min(max(seconds, 0), _LONGEST_WAIT))
+        requested = outcome_requested(claim, error, lambda error: describe(error).message, now)
+        return requested or outcome_after(claim, self.retry, error, self.error_info(claim, error), delay, now)
 
 
 def lost_result(why: str) -> str:
@@ -168,7 +136,7 @@ def _clean(text: str, longest: int) -> str:
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
-async def settle_delay(delay: Any) -> Any:
+async def settle_delay(delay: Delay | Awaitable[Delay]) -> Delay:
     """The delay itself, if a backoff function returned an awaitable."""
     return await delay if isinstance(delay, Awaitable) else delay
 

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable
 from typing import Protocol
 
 from headrace.core.health.probes import Health, health_of
@@ -23,9 +22,10 @@ from headrace.errors import EngineUnavailable, JobTimeout
 from headrace.runtime.process.liveness import StallDetector, ThreadLiveness
 from headrace.runtime.process.memory import resident_megabytes
 from headrace.runtime.process.outage_log import outage_log
+from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error
-from headrace.runtime.worker.state import NEVER, Attempt, WorkerState
+from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
@@ -39,8 +39,6 @@ class HeartbeatHost(Protocol):
     """The worker, as its heartbeat needs it."""
 
     def describe(self) -> WorkerRow: ...
-    def held(self) -> Iterable[Claim]: ...
-    def drop(self, lease: Lease) -> None: ...
     def apply_command(self, command: str, requested_at: float) -> None: ...
     def leases_end(self, next_expiry: int | None) -> None: ...
     def store_lost(self) -> None: ...
@@ -69,7 +67,7 @@ class Heartbeat:
         self._lease_ms = int(lease * 1000)
         self._heartbeat = heartbeat
         self._renewed_at = time.monotonic()
-        self._logged: int | None = None
+        self._logged: Attempt | None = None
         self._stopping = threading.Event()
         self._stall_detector: StallDetector | None = None
         self._loop_liveness = ThreadLiveness("heartbeat")
@@ -108,7 +106,7 @@ class Heartbeat:
     def renew_one(self, claim: Claim) -> bool:
         """Renew a single lease at the request of its job."""
         try:
-            return not self._engine.renew(self._host.describe(), (lease_of(claim),), self._lease_ms).lost
+            return not self._engine.renew(self._host.describe(), (claim.lease,), self._lease_ms).lost
         except EngineUnavailable:
             return True  # not known to be lost; the regular heartbeats count the failures
 
@@ -120,7 +118,7 @@ class Heartbeat:
             now = time.monotonic()
             # A run that begins during this scan must ring, whatever its deadline.
             self._worker_state.next_check = NEVER
-            earliest = min((run.deadline for run in list(self._worker_state.running.values())), default=NEVER)
+            earliest = min((run.deadline for run in self._worker_state.started()), default=NEVER)
             check_at = now + _CHECK_EVERY if self._worker_state.running else NEVER
             self._worker_state.next_check = min(next_beat, earliest, check_at)
             self._loop_liveness.expect_within(max(self._worker_state.next_check - now, 0))
@@ -139,7 +137,7 @@ class Heartbeat:
 
     def _check_runs(self) -> None:
         now = time.monotonic()
-        for run in list(self._worker_state.running.values()):
+        for run in self._worker_state.started():
             if run.deadline <= now:
                 self._time_out(run)
         if self._worker_state.notes:
@@ -150,7 +148,7 @@ class Heartbeat:
 
     def _beat(self) -> bool:
         """Renew every lease; False if the store is unavailable."""
-        leases = [lease_of(claim) for claim in self._host.held()]
+        leases = [attempt.lease for attempt in self._worker_state.held()]
         reported = self._host.describe()
         begun = time.monotonic()
         try:
@@ -187,33 +185,32 @@ class Heartbeat:
         if silent_for < self._lease:
             self._outage_log.failed(error, f"the leases hold for another {self._lease - silent_for:.1f} s")
             return
-        leases = frozenset(lease_of(claim) for claim in self._host.held())
+        leases = frozenset(attempt.lease for attempt in self._worker_state.held())
         log.error("no lease renewal for %.0f s: %s; giving up %d leases", silent_for, error, len(leases))
         self._drop_lost(leases, f"no lease renewal for {silent_for:.0f} s")
 
     def _drop_lost(self, lost: frozenset[Lease], reason: str) -> None:
-        self._withdraw_lost(lost)
-        for run in list(self._worker_state.running.values()):
-            if lease_of(run.claim) in lost:
-                claim = run.claim
+        attempts = [attempt for attempt in self._worker_state.held() if attempt.lease in lost]
+        for attempt in attempts:  # all, before the end of one frees its slot for the next
+            self._worker_state.lose(attempt)
+        self._withdraw_lost()
+        for run in attempts:
+            if run.stage is Stage.STARTED:
                 log.warning(
                     "job %s (%s) lost its lease: %s; its result is refused if the job has moved on",
-                    claim.id,
-                    claim.task,
+                    run.claim.id,
+                    run.claim.task,
                     reason,
                     extra={**run.about, "event": "job.lease_lost"},
                 )
-                run.lost = True
                 self._end(run, None, reason)
-        for lease in lost:
-            self._host.drop(lease)
 
-    def _withdraw_lost(self, lost: frozenset[Lease]) -> None:
-        """Remove prefetched jobs with a lost lease, so that they do not begin."""
+    def _withdraw_lost(self) -> None:
+        """Remove prefetched jobs with a lost lease: they count as waiting."""
         for waiting in (self._worker_state.ready, self._worker_state.ready_async):
-            for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
+            for attempt in [attempt for attempt in list(waiting) if attempt.lost]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
-                    waiting.remove(entry)
+                    waiting.remove(attempt)
         if self._worker_state.ready_async:
             self._worker_state.wake_loop()  # it may have left a slot for a job that is gone now
 
@@ -250,8 +247,8 @@ class Heartbeat:
             self._logged = None
             return
         run, thread = self._loop.blocker()
-        if run is not None and run.number != self._logged:
-            self._logged = run.number
+        if run is not None and run is not self._logged:
+            self._logged = run
             log.warning(
                 "job %s (%s) has blocked the event loop for %.1f s; use `def`, asyncio.to_thread or "
                 "isolation='process' for blocking work. Its stack:\n%s",
@@ -263,10 +260,6 @@ class Heartbeat:
             )
 
 
-def lease_of(claim: Claim) -> Lease:
-    return Lease(claim.id, claim.version)
-
-
 def stack_of(thread: int | None) -> str:
     """The stack of a thread, from the task's own code on."""
     frame = sys._current_frames().get(thread) if thread is not None else None
@@ -276,8 +269,8 @@ def stack_of(thread: int | None) -> str:
 
 
 def end_run(worker_state: WorkerState, threads: Threads, run: Attempt, outcome: Outcome | None, reason: str) -> None:
-    """End a run from outside: record the outcome, stop its task, and free its slot."""
-    if not worker_state.end(run, outcome):
+    """End a run from outside: record the outcome, if any counts; stop its task, and free its slot."""
+    if not (worker_state.abandon(run) if outcome is None else worker_state.end(run, outcome)):
         return
     run.stop(reason)
     if run.plan.isolation != "async":  # a coroutine frees its slot when its cancellation is done
@@ -288,7 +281,7 @@ def end_run(worker_state: WorkerState, threads: Threads, run: Attempt, outcome: 
 
 def release_runs(worker_state: WorkerState, threads: Threads) -> None:
     """Release the jobs that still run, as the worker stops."""
-    for run in list(worker_state.running.values()):
+    for run in worker_state.started():
         extra = {**run.about, "event": "job.released"}
         log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=extra)
         outcome = outcomes.release(run.claim, "its worker was stopped", worker_state.now())

@@ -13,8 +13,9 @@ from headrace.core.jobs import outcomes
 from headrace.core.jobs.queue_rules import queue_rules
 from headrace.core.jobs.records import JobRow, QueueRow
 from headrace.engines.protocol.queries import Queries
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.heartbeat import end_run
-from headrace.runtime.worker.state import Attempt, WorkerState
+from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
@@ -24,8 +25,8 @@ def run_to_preempt(
     worker_state: WorkerState, queries: Queries, queues: Collection[str] | None
 ) -> tuple[Attempt, JobRow] | None:
     """The run to end, the least urgent and then the youngest, and the job that waits for its slot."""
-    preemptible = [run for run in list(worker_state.running.values()) if run.plan.preemptible]
-    if not preemptible or worker_state.waiting or len(worker_state.running) < worker_state.concurrency:
+    preemptible = [run for run in worker_state.started() if run.plan.preemptible]
+    if not preemptible or worker_state.waiting or worker_state.running < worker_state.concurrency:
         return None
     ruled = {task.name for task in queries.tasks()}
     run = min(preemptible, key=lambda run: (run.claim.priority, -run.started))

@@ -13,25 +13,23 @@ from msgspec import structs
 
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher, decrypted
-from headrace.core.codec.result_refs import MARK, ParentFailure, ParentResult, failure_text, filled, ids_in
+from headrace.core.codec.result_refs import (
+    MARK,
+    MissingResult,
+    ParentFailure,
+    ParentResult,
+    failure_text,
+    filled,
+    ids_in,
+)
 from headrace.core.events.history import errors_of
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.queries import Queries
-from headrace.errors import CorruptPayload, PermanentError
+from headrace.errors import CorruptPayload
 from headrace.runtime.jobs.job import LOST_RESULT
 
 _AT_ONCE = 1000  # results may be large
-MISSING = "parent_result_missing"  # the failure reason of such a job
-UNFIT = "parent_result_unfit"
-
-
-class MissingResult(PermanentError):
-    """A parent's result that the job needs is missing for good."""
-
-
-class UnfitResult(CorruptPayload):
-    """A parent's result does not match the annotation of its argument."""
 
 
 def has_result_refs(claim: Claim) -> bool:

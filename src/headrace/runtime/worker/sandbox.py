@@ -23,9 +23,9 @@ from headrace.core.jobs.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.context.logs import config_for_child
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_outcome
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.sandbox_child import SandboxTask, end_group, serve
-from headrace.runtime.worker.state import Attempt
 
 log = logging.getLogger("headrace.sandbox")
 _CHECK_EVERY = 1.0
@@ -81,7 +81,7 @@ class Sandbox:
             kind, body = message[:1], message[1:]
             if kind == b"O":
                 outcome = _outcome.decode(body)
-                if (outcome.id, outcome.version) != (run.claim.id, run.claim.version):
+                if outcome.lease != run.lease:
                     self.reason = f"it answered with the outcome of another job, {outcome.id}"
                     raise EOFError
                 return encrypted_outcome(run.plan.cipher, outcome)
@@ -135,7 +135,7 @@ def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
         if kind == b"S":
             return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
         lease, step = _step.decode(body)
-        held = lease == Lease(run.claim.id, run.claim.version) and run.context.step_store.save_step(run.claim, step)
+        held = lease == run.lease and run.context.step_store.save_step(run.claim, step)
         return b"a" + msgspec.json.encode(held)
     except HeadraceError as error:
         return b"x" + str(error).encode()

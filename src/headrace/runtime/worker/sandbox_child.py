@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.core.clock import SystemClock
 from headrace.core.codec.secret_names import WORDS
-from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
+from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
@@ -106,7 +106,7 @@ class _Parent:
         return msgspec.json.decode(self.request(b"S"), type=list[Step])
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self.request(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
+        return self.request(b"K", msgspec.json.encode((claim.lease, step))) == b"true"
 
 
 def end_group(leader: int) -> None:

@@ -60,7 +60,7 @@ def wind_down(
         if time.monotonic() >= stop_at:
             release_runs(state, threads)
         pause = _settle(exchange)
-        if not state.running and not state.done and not exchange.held:
+        if not state.running and not state.done and not state.held():
             return
         left = stop_at - time.monotonic()
         if left < -_LAST_TRIES:

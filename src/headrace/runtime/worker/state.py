@@ -1,87 +1,26 @@
-"""The state that a worker's threads share: waiting claims, running attempts, outcomes to settle.
+"""The state that a worker's threads share: its attempts, those that wait for a runner, those that wait to be settled.
 
-Deques and dicts are used for operations that the interpreter makes atomic, so a no-op job takes no lock. The thread
-that removes a run from `running` first ends it: its runner, or the heartbeat on a timeout. The other's outcome is
-dropped.
+Deques are used for operations that the interpreter makes atomic. A lock guards the stages alone: of two threads that
+end one attempt, its runner and the heartbeat on a timeout, the second one's outcome is dropped.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.core.clock import Clock
-from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.engine import WorkerLiveness
-from headrace.runtime.context.current_job import JobContext, WorkerLink
-from headrace.runtime.context.logs import about
-from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.context.current_job import WorkerLink
 from headrace.runtime.process.liveness import ThreadLiveness
-from headrace.runtime.worker.execution import RunSpec
-from headrace.runtime.worker.tracing import begin_span, end_span
+from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
+from headrace.runtime.worker.tracing import end_span
 
-NEVER = float("inf")
-_numbers = itertools.count(1)
-
-
-class Attempt:
-    """One attempt under way."""
-
-    __slots__ = (
-        "abort",
-        "claim",
-        "context",
-        "deadline",
-        "ended",
-        "error",
-        "lost",
-        "number",
-        "place",
-        "plan",
-        "slot",
-        "started",
-        "thread",
-        "trace",
-    )
-
-    def __init__(self, claim: Claim, plan: RunSpec, slot: int, link: WorkerLink) -> None:
-        self.number = next(_numbers)
-        self.claim = claim
-        self.plan = plan
-        self.slot = slot
-        self.place: int | None = None  # in the liveness file
-        self.started = time.monotonic()
-        self.ended = 0.0
-        timeout = plan.timeout
-        self.deadline = NEVER if timeout is None else self.started + timeout
-        self.context = JobContext(claim, None if timeout is None else link.now() + int(timeout * 1000), link)
-        self.thread: int | None = None
-        self.lost = False
-        self.error: BaseException | None = None  # what the task raised
-        self.abort: Callable[[str], Any] | None = None
-        self.trace: Traced | None = None if plan.tracer is None else begin_span(plan.tracer, claim, self.context.log)
-
-    @property
-    def seconds(self) -> float:
-        """How long it ran."""
-        return (self.ended or time.monotonic()) - self.started
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The `extra` of a log line."""
-        return about(self.claim, self.context.worker)
-
-    def stop(self, reason: str) -> None:
-        """Request that the task stops, and abort it where that is possible."""
-        self.context.add_stop_reason(reason)
-        abort = self.abort
-        if abort is not None:
-            abort(reason)
+CLAIMED, STARTED, ABANDONED, ENDED, SETTLED, LOST = Stage  # a lookup in the class is slow
 
 
 class WorkerState:
@@ -93,79 +32,126 @@ class WorkerState:
         self.now = clock.now
         self.ring = ring
         self.link = link
-        self.ready: deque[tuple[Claim, RunSpec]] = deque()
-        self.ready_async: deque[tuple[Claim, RunSpec]] = deque()
-        self.running: dict[int, Attempt] = {}
-        self.done: deque[Outcome] = deque()
+        self.attempts: dict[Lease, Attempt] = {}  # claimed and not settled; a job may come back while its last run ends
+        self._moving = threading.Lock()
+        self.running = 0  # how many are started
+        self.ready: deque[Attempt] = deque()
+        self.ready_async: deque[Attempt] = deque()
+        self.done: deque[Attempt] = deque()
         self.notes: deque[JobNote] = deque()
-        self.begun: deque[Attempt] = deque()
+        self.begun: deque[Attempt] = deque()  # whose start no event has reported
         self.slots: list[int] = list(range(concurrency))
         self.slots_for_loop: deque[int] = deque()  # slots that threads left to the event loop; no thread takes them
         self.loop_responded = threading.Event()  # set when the loop has run since a thread last handed a slot over
         self.loop_responded.set()
         self.liveness: WorkerLiveness | None = None
-        # Begun and not settled, by id and version. Not all of these are held: the outcome of a run with a lost lease is
-        # sent as well.
-        self.open_attempts: dict[tuple[str, int], Attempt] = {}
         self.low_water = 0
         self.began = 0
-        self.cancelled_coroutines: set[int] = set()  # and not ended yet; only their loop changes it
+        self.cancelled_coroutines: set[Attempt] = set()  # and not ended yet; only their loop changes it
         self.next_check = NEVER
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None
         self.work = threading.Condition()
         self.loop_liveness = ThreadLiveness("worker loop")
 
-    # -- runs
+    # -- stages
 
-    def begin(self, claim: Claim, plan: RunSpec, slot: int) -> Attempt:
-        run = Attempt(claim, plan, slot, self.link)
-        self.running[run.number] = run
-        self.begun.append(run)
+    def claimed(self, claims: Iterable[Claim]) -> list[Attempt]:
+        """Hold these claims."""
+        attempts = [Attempt(claim) for claim in claims]
+        for attempt in attempts:
+            self.attempts[attempt.lease] = attempt
+        return attempts
+
+    def begin(self, attempt: Attempt, slot: int) -> bool:
+        """Start an attempt in this slot; False if its lease was lost meanwhile."""
+        attempt.prepare(slot, self.link)
+        if not self._move(attempt, CLAIMED, STARTED):
+            if attempt.trace is not None:
+                end_span(attempt.trace, None)
+            return False
+        self.begun.append(attempt)
         self.began += 1
         if self.liveness is not None:
-            run.place = self.liveness.begin(claim.ref)
-        self.open_attempts[claim.id, claim.version] = run
-        if run.deadline < self.next_check:
+            attempt.place = self.liveness.begin(attempt.claim.ref)
+        if attempt.deadline < self.next_check:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
             self.ring()  # runs that ended while this one was queued did not ring, and this one may take long
-        return run
+        return True
 
-    def end(self, run: Attempt, outcome: Outcome | None) -> bool:
-        """Queue the outcome of a run; False if another thread ended the run before.
+    def end(self, attempt: Attempt, outcome: Outcome) -> bool:
+        """Queue the outcome of a run; False if another thread ended or abandoned the run before.
 
-        The outcome of a run with a lost lease is sent as well: the store decides by version whether it counts, and
-        records a refusal in the job's history.
+        The outcome of an abandoned run is sent as well: the store decides by version whether it counts, and records a
+        refusal in the job's history.
         """
         if os.getpid() != self._pid:  # a task that forked returned twice, and this is the copy
             os._exit(0)
-        if self.running.pop(run.number, None) is None:
-            if run.lost and outcome is not None:
-                self.done.append(outcome)
+        if not self._move(attempt, STARTED, ENDED):
+            if self.end_without_slot(attempt, outcome, ABANDONED):
                 self.ring()
-            elif run.lost:
-                self.settled(run.claim)
             return False
-        if run.trace is not None:
-            end_span(run.trace, outcome)
-        if outcome is not None:
-            run.ended = time.monotonic()
-            if run.place is not None and self.liveness is not None:
-                self.liveness.ended(run.place, run.claim.ref)
-            self.done.append(outcome)
-        elif not run.lost:
-            self.settled(run.claim)
+        if attempt.trace is not None:
+            end_span(attempt.trace, outcome)
+        attempt.outcome, attempt.ended = outcome, time.monotonic()
+        if attempt.place is not None and self.liveness is not None:
+            self.liveness.ended(attempt.place, attempt.claim.ref)
+        self.done.append(attempt)
         if self.waiting <= self.low_water:
             self.ring()
         return True
 
-    def settled(self, lease: Claim | Outcome) -> Attempt | None:
-        """Forget a run that the store has settled or refused. None if it never began."""
-        run = self.open_attempts.pop((lease.id, lease.version), None)
-        if run is not None and run.place is not None and self.liveness is not None:
-            self.liveness.settled(run.place)
-        return run
+    def end_without_slot(self, attempt: Attempt, outcome: Outcome, stage: Stage = CLAIMED) -> bool:
+        """Queue the outcome of an attempt that takes no slot; False if it is not in this stage any more."""
+        if not self._move(attempt, stage, ENDED):
+            return False
+        attempt.outcome = outcome
+        self.done.append(attempt)
+        return True
+
+    def abandon(self, attempt: Attempt) -> bool:
+        """Let a run without its lease go on, outside its slot; False if it has ended."""
+        if not self._move(attempt, STARTED, ABANDONED):
+            return False
+        if attempt.trace is not None:
+            end_span(attempt.trace, None)
+        if self.waiting <= self.low_water:
+            self.ring()
+        return True
+
+    def lose(self, attempt: Attempt) -> None:
+        """The lease of an attempt is lost: renew it no more, and do not start it."""
+        attempt.lost = True
+        if self._move(attempt, CLAIMED, LOST):
+            self.attempts.pop(attempt.lease, None)
+
+    def settled(self, attempt: Attempt) -> None:
+        """Forget an attempt that the store has settled or refused."""
+        attempt.stage = SETTLED
+        self.attempts.pop(attempt.lease, None)
+        if attempt.place is not None and self.liveness is not None:
+            self.liveness.settled(attempt.place)
+
+    def _move(self, attempt: Attempt, source: Stage, target: Stage) -> bool:
+        """Move an attempt from one stage to another; False if it is not in that stage."""
+        with self._moving:
+            if attempt.stage is not source:
+                return False
+            attempt.stage = target
+            if target is STARTED:
+                self.running += 1
+            elif source is STARTED:
+                self.running -= 1
+            return True
+
+    def started(self) -> list[Attempt]:
+        """The attempts that run now."""
+        return [attempt for attempt in list(self.attempts.values()) if attempt.stage is STARTED]
+
+    def held(self) -> list[Attempt]:
+        """The attempts whose lease is to be renewed."""
+        return [attempt for attempt in list(self.attempts.values()) if not attempt.lost]
 
     # -- slots: each run takes one, so `concurrency` bounds threads and coroutines together
 
@@ -187,17 +173,17 @@ class WorkerState:
             with self.work:
                 self.work.notify()
 
-    # -- claims
+    # -- attempts that wait for a runner
 
-    def place(self, planned: Iterable[tuple[Claim, RunSpec]]) -> None:
-        """Hand claims to the runners."""
+    def place(self, attempts: Sequence[Attempt]) -> None:
+        """Hand claimed attempts to the runners."""
         threads, coroutines = 0, 0
-        for claim, plan in planned:
-            if plan.isolation == "async":
-                self.ready_async.append((claim, plan))
+        for attempt in attempts:
+            if attempt.plan.isolation == "async":
+                self.ready_async.append(attempt)
                 coroutines += 1
             else:
-                self.ready.append((claim, plan))
+                self.ready.append(attempt)
                 threads += 1
         if coroutines:
             self.wake_loop()
@@ -205,16 +191,16 @@ class WorkerState:
             with self.work:
                 self.work.notify(threads)
 
-    def withdraw_unstarted(self) -> list[Claim]:
-        """The claims that no runner has begun."""
-        claims = []
+    def withdraw_unstarted(self) -> list[Attempt]:
+        """The attempts that no runner has begun."""
+        attempts = []
         for waiting in (self.ready, self.ready_async):
             while waiting:
                 try:
-                    claims.append(waiting.popleft()[0])
+                    attempts.append(waiting.popleft())
                 except IndexError:  # a runner was quicker
                     break
-        return claims
+        return attempts
 
     def has_jobs(self) -> bool:
         return bool(self.running or self.waiting)

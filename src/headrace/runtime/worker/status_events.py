@@ -41,7 +41,7 @@ class StatusEvents:
     def drained(self, worker_exchange: WorkerExchange) -> None:
         """Emit worker.drained if nothing is left to run, once per period of work."""
         jobs = worker_exchange.claimed - self._drained_after
-        if self._enabled and jobs and worker_exchange.store_is_empty and not worker_exchange.held:
+        if self._enabled and jobs and worker_exchange.is_drained:
             self._emit("worker.drained", {"jobs": jobs})
             self._drained_after += jobs
 

@@ -15,9 +15,10 @@ from headrace.core.jobs.outcomes import fail
 from headrace.core.jobs.records import ErrorInfo, Outcome
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.sandbox import Sandboxes
-from headrace.runtime.worker.state import Attempt, WorkerState
+from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.tracing import link_predecessors
 
 log = logging.getLogger("headrace.worker")
@@ -96,14 +97,15 @@ class Threads:
         worker_state = self._worker_state
         while True:
             try:
-                claim, plan = worker_state.ready.popleft()
+                run = worker_state.ready.popleft()
             except IndexError:
                 break
             if worker_state.ready_async and len(worker_state.slots) > len(worker_state.ready):
                 worker_state.wake_loop()  # it left a slot for this job, which no longer needs it
-            run = worker_state.begin(claim, plan, slot)
             # In a context of its own: a context variable that the job sets must not reach the next one.
-            if not worker_state.end(run, contextvars.copy_context().run(self._outcome, run)):
+            if worker_state.begin(run, slot) and not worker_state.end(
+                run, contextvars.copy_context().run(self._outcome, run)
+            ):
                 return False
             if worker_state.ready_async and worker_state.loop_responded.is_set():
                 self._hand_over(slot)

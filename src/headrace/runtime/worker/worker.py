@@ -16,7 +16,7 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.codec.encryption import Cipher
 from headrace.core.health.probes import Health
-from headrace.core.jobs.records import Claim, JobNote, Lease, WorkerRow
+from headrace.core.jobs.records import Claim, JobNote, WorkerRow
 from headrace.core.settings.settings import Settings
 from headrace.core.worker_commands import act_of, log_level_of
 from headrace.engines.protocol.archive import Archive
@@ -228,16 +228,10 @@ class Worker:
         return "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
 
     def describe(self) -> WorkerRow:
-        done = (len(self._worker_state.running), self._exchange.completed, self._exchange.failed)
+        done = (self._worker_state.running, self._exchange.completed, self._exchange.failed)
         return worker_row(
             self.id, self._condition, self._settings, self._task_names(), done, self._started_at, self._clock.now()
         )
-
-    def held(self) -> Iterable[Claim]:
-        return list(self._exchange.held.values())
-
-    def drop(self, lease: Lease) -> None:
-        self._exchange.held.pop((lease.id, lease.version), None)
 
     def _command(self, command: str) -> None:
         if self._thread is None:
@@ -276,7 +270,7 @@ class Worker:
             while self._stop_at is None:
                 self._idle.note_ring(self._bell.wait(self._run_guarded()))
             self._worker_state.loop_liveness.stop_watching()
-            self._log("worker.stopping", f"stops: {len(self._worker_state.running)} jobs are running")
+            self._log("worker.stopping", f"stops: {self._worker_state.running} jobs are running")
             wind_down(self.id, self._worker_state, self._exchange, self._threads, self._bell, lambda: self._stop_at)
         except BaseException:
             log.exception("worker %s stops after an error", self.id)
@@ -315,19 +309,19 @@ class Worker:
         if capacity == 0 and not self._paused and (wait := exchange.settle_wait()) > 0:
             return wait
         self._idle.end()
-        claims, next_at = exchange.exchange(capacity)
-        self._idle.note_exchange(len(claims), next_at)
+        attempts, next_at = exchange.exchange(capacity)
+        self._idle.note_exchange(len(attempts), next_at)
         if self._paused:  # paused meanwhile, or with prefetched jobs
-            exchange.give_back(claims)
+            exchange.give_back(attempts)
         else:
-            worker_state.place(exchange.planned(claims))
+            worker_state.place(exchange.planned(attempts))
         self._threads.ensure()
         self._maintain()
-        if len(claims) == capacity > 0 and worker_state.waiting <= worker_state.low_water:
+        if len(attempts) == capacity > 0 and worker_state.waiting <= worker_state.low_water:
             return 0.0
         exchange.give_back_if_stalled()
         is_over = exchange.job_limit_reached or (self._drain and (exchange.store_is_empty or self._paused))
-        if is_over and not exchange.held and not worker_state.done:
+        if is_over and not worker_state.held() and not worker_state.done:
             if self._at_most is None and exchange.job_limit_reached:  # reached max_jobs
                 log.info("worker %s has run %d jobs and is recycled", self.id, exchange.claimed)
                 self.recycle = True
@@ -338,7 +332,7 @@ class Worker:
     def _is_idle(self) -> bool:
         """Whether nothing runs or waits to be sent. A draining worker is never idle."""
         worker_state, exchange = self._worker_state, self._exchange
-        is_busy = exchange.held or worker_state.done or worker_state.notes or exchange.has_events
+        is_busy = worker_state.held() or worker_state.done or worker_state.notes or exchange.has_events
         return not (self._drain or self._at_most or is_busy)
 
     def _pause(self, next_at: int | None) -> float:

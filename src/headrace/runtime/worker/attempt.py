@@ -1,0 +1,98 @@
+"""One attempt, from its claim until the store has settled it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from headrace.core.jobs.records import Claim, Lease, Outcome
+from headrace.runtime.context.current_job import JobContext, WorkerLink
+from headrace.runtime.context.logs import about
+from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.worker.execution import RunSpec
+from headrace.runtime.worker.tracing import begin_span
+
+NEVER = float("inf")
+
+
+class Stage(Enum):
+    """How far an attempt is, and what may follow. The thread that makes a move first decides; a later one fails."""
+
+    CLAIMED = "claimed"  # held, and not started: STARTED, LOST, or ENDED if it is released or refused
+    STARTED = "started"  # ENDED, or ABANDONED
+    ABANDONED = "abandoned"  # its lease was lost, and its function goes on: ENDED
+    ENDED = "ended"  # its outcome is not settled yet: SETTLED
+    SETTLED = "settled"  # the store has accepted or refused the outcome
+    LOST = "lost"  # its lease was lost before it started
+
+
+class Attempt:
+    """Everything a worker knows of one attempt. `WorkerState` moves it from stage to stage."""
+
+    __slots__ = (
+        "abort",
+        "began_at",
+        "claim",
+        "context",
+        "deadline",
+        "ended",
+        "error",
+        "lease",
+        "lost",
+        "outcome",
+        "place",
+        "plan",
+        "slot",
+        "stage",
+        "started",
+        "thread",
+        "trace",
+    )
+    plan: RunSpec  # from its planning on
+    context: JobContext  # these two from its start on
+    slot: int
+    outcome: Outcome  # from its end on
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.lease = Lease(claim.id, claim.version)
+        self.stage = Stage.CLAIMED
+        self.lost = False  # whether the lease is; the outcome is sent all the same, and the store decides
+        self.started = self.ended = 0.0
+        self.began_at = 0  # as its events say it
+        self.deadline = NEVER
+        self.place: int | None = None  # in the liveness file
+        self.thread: int | None = None
+        self.error: BaseException | None = None  # what the task raised
+        self.abort: Callable[[str], Any] | None = None
+        self.trace: Traced | None = None
+
+    def prepare(self, slot: int, link: WorkerLink) -> None:
+        """Set what a run needs, before it starts."""
+        self.slot = slot
+        self.started = time.monotonic()
+        timeout, tracer = self.plan.timeout, self.plan.tracer
+        if timeout is not None:
+            self.deadline = self.started + timeout
+        self.context = JobContext(self.claim, None if timeout is None else link.now() + int(timeout * 1000), link)
+        if tracer is not None:
+            self.trace = begin_span(tracer, self.claim, self.context.log)
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return (self.ended or time.monotonic()) - self.started
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The `extra` of a log line."""
+        return about(self.claim, self.context.worker)
+
+    def stop(self, reason: str) -> None:
+        """Request that the task stops, and abort it where that is possible."""
+        self.context.add_stop_reason(reason)
+        abort = self.abort
+        if abort is not None:
+            abort(reason)

@@ -1,0 +1,61 @@
+"""What happens to claims before they run: parents' results are put in, and each gets its run spec.
+
+A worker, the server of HTTP workers and the testing kit use it; what they do with a claim that can't run is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from headrace.core.codec.result_refs import MISSING
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Claim, Outcome
+from headrace.engines.protocol.queries import Queries
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
+from headrace.runtime.worker.results import ResultResolver, has_result_refs
+
+
+class Refusal(Struct, frozen=True):
+    """A claim that can't run, and why."""
+
+    claim: Claim
+    reason: str
+    error: Exception
+
+    def outcome(self, now: int) -> Outcome:
+        """The failure of its job."""
+        return outcomes.fail(self.claim, self.reason, describe(self.error), self.claim.max_attempts, now)
+
+
+class ClaimPlanner:
+    """Plans the runs of claims."""
+
+    def __init__(self, queries: Queries, run_specs: RunSpecs) -> None:
+        self._run_specs = run_specs
+        self._resolver = ResultResolver(queries, run_specs.keeps_result, run_specs.cipher)
+
+    def planned(self, claims: Sequence[Claim]) -> Iterator[tuple[Claim, RunSpec] | Refusal | None]:
+        """For each claim what to run, or why it can't run; None for a task that this process does not know.
+
+        EngineUnavailable if the parents' results can't be read. Results are read at once, before the first answer.
+        """
+        with_refs = [claim for claim in claims if has_result_refs(claim)]
+        results = iter(self._resolver.resolve_results(with_refs) if with_refs else ())
+        return self._with_run_specs(claims, results, has_refs=bool(with_refs))
+
+    def _with_run_specs(
+        self, claims: Sequence[Claim], results: Iterator[Claim | Exception], *, has_refs: bool
+    ) -> Iterator[tuple[Claim, RunSpec] | Refusal | None]:
+        for claim in claims:
+            resolved = next(results) if has_refs and has_result_refs(claim) else claim
+            if not isinstance(resolved, Claim):
+                yield Refusal(claim, MISSING, resolved)
+                continue
+            try:
+                run_spec = self._run_specs.plan(resolved)
+            except Exception as error:  # a damaged row must not block the claims beside it
+                yield Refusal(claim, "corrupt_options", error)
+                continue
+            yield None if run_spec is None else (resolved, run_spec)
