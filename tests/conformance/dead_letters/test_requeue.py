@@ -27,6 +27,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    insert_unique,
     new_job,
     retry,
     row,
@@ -260,12 +261,12 @@ def test_a_job_with_a_key_is_requeued_like_any_other(engine: Engine) -> None:
     (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert done == Requeued(dead_letter.id, "job", "requeued", 1)
     assert (row(engine).state, row(engine).unique_key) == (State.PENDING, "key")
-    assert [result.id for result in engine.insert_unique([candidate("twin", key="key")], now=LATER)] == ["job"]
+    assert [result.id for result in insert_unique(engine, [candidate("twin", key="key")], now=LATER)] == ["job"]
 
 
 def test_what_waited_for_a_requeued_job_may_have_a_key(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("first"), child("second", unique_key="key")], [Dependency("first", "second", "cancel")], now=NOW
+    engine.insert(
+        [new_job("first"), child("second", unique_key="key")], edges=[Dependency("first", "second", "cancel")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
     assert states(engine) == {"first": State.FAILED, "second": State.CANCELLED}

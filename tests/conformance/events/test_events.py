@@ -133,8 +133,10 @@ def test_a_job_that_is_due_is_told_to_be_promoted(engine: Engine) -> None:
 
 
 def test_a_child_is_told_that_all_it_waited_for_has_ended(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("parent"), new_job("child", state=State.WAITING)], [Dependency("parent", "child", "cancel")], now=NOW
+    engine.insert(
+        [new_job("parent"), new_job("child", state=State.WAITING)],
+        edges=[Dependency("parent", "child", "cancel")],
+        now=NOW,
     )
     claimed = claim_one(engine)
     engine.exchange([succeed(claimed)], None, now=NOW, groups=ran(claimed))

@@ -60,7 +60,7 @@ def test_a_revived_parent_takes_back_what_only_its_end_had_cancelled(engine: Eng
 
 def test_who_lost_another_parent_stays_cancelled(engine: Engine) -> None:
     edges = [Dependency("a", "c"), Dependency("b", "c"), Dependency("c", "d")]
-    engine.insert_graph([new_job("a"), new_job("b"), child("c"), child("d")], edges, now=NOW)
+    engine.insert([new_job("a"), new_job("b"), child("c"), child("d")], edges=edges, now=NOW)
     settle(engine, *map(fail, claim(engine)))
     revive(engine, "a")
     assert states(engine) == {
@@ -83,7 +83,7 @@ def test_who_was_cancelled_by_hand_stays_cancelled(engine: Engine) -> None:
 
 def test_jobs_that_meet_again_all_come_back(engine: Engine) -> None:
     edges = [Dependency("a", "b"), Dependency("b", "c"), Dependency("a", "c")]
-    engine.insert_graph([new_job("a"), child("b"), child("c")], edges, now=NOW)
+    engine.insert([new_job("a"), child("b"), child("c")], edges=edges, now=NOW)
     settle(engine, fail(claim_one(engine)))
     revive(engine, "a")
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
@@ -103,7 +103,7 @@ def test_a_held_child_is_held_no_more(engine: Engine) -> None:
 
 
 def test_a_child_that_waits_for_others_as_well_waits_for_the_revived_one_again(engine: Engine) -> None:
-    engine.insert_graph([new_job("a"), new_job("b"), child("c")], [Dependency("a", "c"), Dependency("b", "c")], now=NOW)
+    engine.insert([new_job("a"), new_job("b"), child("c")], edges=[Dependency("a", "c"), Dependency("b", "c")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     revive(engine, "a")
     assert engine.queries.edges(["c"]) == [Dependency("a", "c"), Dependency("b", "c")]
@@ -134,8 +134,8 @@ def test_a_revived_child_waits_for_parents_that_are_open(engine: Engine) -> None
 
 def test_a_revived_child_waits_for_a_parent_whose_own_run_alone_is_over(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.insert_graph(
-        [new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW
+    engine.insert(
+        [new_job("part"), child("after")], edges=[Dependency("part", "main"), Dependency("main", "after")], now=NOW
     )
     settle(engine, succeed(main))
     cancel(engine, "after")
@@ -145,8 +145,8 @@ def test_a_revived_child_waits_for_a_parent_whose_own_run_alone_is_over(engine: 
 
 @pytest.mark.parametrize("policy", ["cancel", "hold"])
 def test_a_revived_child_does_not_wait_for_parents_that_have_ended(engine: Engine, policy: Policy) -> None:
-    engine.insert_graph(
-        [new_job("a"), child("b"), child("c")], [Dependency("a", "b", policy), Dependency("b", "c")], now=NOW
+    engine.insert(
+        [new_job("a"), child("b"), child("c")], edges=[Dependency("a", "b", policy), Dependency("b", "c")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
     if policy == "hold":
@@ -167,7 +167,7 @@ def test_all_of_a_flow_can_be_revived_at_once(engine: Engine, order: tuple[str, 
 
 def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.insert_graph([new_job("part")], [Dependency("part", "main")], now=NOW)
+    engine.insert([new_job("part")], edges=[Dependency("part", "main")], now=NOW)
     settle(engine, succeed(main))
     settle(engine, fail(claim_one(engine)))
     assert row(engine, "main").state is State.CANCELLED
@@ -193,8 +193,8 @@ def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
 
 
 def test_a_held_job_can_be_hurried_and_ends(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("a"), child("b"), child("c")], [Dependency("a", "b", "hold"), Dependency("b", "c")], now=NOW
+    engine.insert(
+        [new_job("a"), child("b"), child("c")], edges=[Dependency("a", "b", "hold"), Dependency("b", "c")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
     engine.queries.move(the("b"), Trigger.HURRY, 1, now=NOW)
@@ -204,8 +204,8 @@ def test_a_held_job_can_be_hurried_and_ends(engine: Engine) -> None:
 
 def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.insert_graph(
-        [new_job("part"), child("other")], [Dependency("part", "main"), Dependency("part", "other")], now=NOW
+    engine.insert(
+        [new_job("part"), child("other")], edges=[Dependency("part", "main"), Dependency("part", "other")], now=NOW
     )
     settle(engine, succeed(main))
     before = row(engine, "main")
@@ -220,7 +220,7 @@ def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_deleted_job_takes_its_bonds_with_it(engine: Engine, ended: bool) -> None:
     edges = [Dependency("a", "b", "hold"), Dependency("b", "c", "run"), Dependency("b", "d")]
-    engine.insert_graph([new_job("a"), *map(child, "bcd")], edges, now=NOW)
+    engine.insert([new_job("a"), *map(child, "bcd")], edges=edges, now=NOW)
     if ended:
         settle(engine, fail(claim_one(engine)))
     assert engine.queries.move(the("b"), Trigger.DELETE, 1, now=NOW) == ["b"]
@@ -230,8 +230,8 @@ def test_a_deleted_job_takes_its_bonds_with_it(engine: Engine, ended: bool) -> N
 
 
 def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("a"), new_job("b"), child("c")], [Dependency("a", "c", "hold"), Dependency("b", "c")], now=NOW
+    engine.insert(
+        [new_job("a"), new_job("b"), child("c")], edges=[Dependency("a", "c", "hold"), Dependency("b", "c")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
     engine.queries.move(the("a"), Trigger.DELETE, 1, now=NOW)
@@ -253,7 +253,7 @@ def plant_flow(engine: Engine, flow: str, *names: str, at: int = NOW) -> FlowRow
     told = FlowRow(flow, f"the {flow}", at)
     first, *others = names
     jobs = [new_job(first, flow=flow), *(child(name, flow=flow) for name in others)]
-    engine.insert_graph(jobs, [Dependency(first, name) for name in others], told, now=at)
+    engine.insert(jobs, edges=[Dependency(first, name) for name in others], flow=told, now=at)
     return told
 
 
@@ -300,7 +300,7 @@ def test_a_flow_disappears_with_the_last_of_its_jobs(engine: Engine) -> None:
 def test_a_full_queue_takes_nothing_of_a_plant(engine: Engine) -> None:
     engine.queries.set_queue_rules("small", QueueRules(max_length=1))
     with pytest.raises(QueueFull):
-        engine.insert_graph([new_job("a", queue="small"), child("b", queue="small")], [Dependency("a", "b")], now=NOW)
+        engine.insert([new_job("a", queue="small"), child("b", queue="small")], edges=[Dependency("a", "b")], now=NOW)
     assert (states(engine), engine.queries.edges(["a"])) == ({}, [])
 
 
@@ -321,8 +321,8 @@ def carried(engine: Engine) -> list[tuple[object, ...]]:
 
 def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
-    engine.insert_graph(
-        [new_job("x"), child("y", flow="f")], [Dependency("x", "b", "hold"), Dependency("b", "y", "run")], now=NOW
+    engine.insert(
+        [new_job("x"), child("y", flow="f")], edges=[Dependency("x", "b", "hold"), Dependency("b", "y", "run")], now=NOW
     )
     settle(engine, succeed(claim_one(engine)))
     job_exports, edges = engine.transfer.export_jobs(0, 100), engine.queries.edges(["a", "b", "x", "y"])
@@ -361,7 +361,7 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
     children = {edge.child for edge in edges.values()}
     fate = {name: chance.choice([State.COMPLETED, State.COMPLETED, State.COMPLETED, State.FAILED]) for name in names}
     jobs = [child(name) if name in children else new_job(name) for name in names]
-    engine.insert_graph(jobs, list(edges.values()), now=NOW)
+    engine.insert(jobs, edges=list(edges.values()), now=NOW)
     began: list[str] = []
     done: list[Outcome] = []
     while claims := engine.exchange(done, want(chance.randint(1, 5)), now=NOW).claims:

@@ -63,7 +63,7 @@ class FamilyMachine(RuleBasedStateMachine):
             jobs.append(new_job(name, state=State.WAITING if parents else None, flow="f", max_attempts=2))
             edges += [Dependency(parent, name, policy) for parent, policy in parents.items()]
             self.family.add(name, parents, 2)
-        self.engine.insert_graph(jobs, edges, FlowRow("f", "family", NOW), now=self.now)
+        self.engine.insert(jobs, edges=edges, flow=FlowRow("f", "family", NOW), now=self.now)
         self.family.settle_down()
 
     @rule(pick=PICK, after=st.none() | PICK, policy=POLICY)
@@ -79,9 +79,9 @@ class FamilyMachine(RuleBasedStateMachine):
         ended = self.family.members[elder].state in FINAL
         if ended or others.keys() & {elder, *self.family.descendants(elder)}:
             with pytest.raises(InvalidJob):
-                self.engine.insert_graph([job], edges, now=self.now)
+                self.engine.insert([job], edges=edges, now=self.now)
             return
-        self.engine.insert_graph([job], edges, now=self.now)
+        self.engine.insert([job], edges=edges, now=self.now)
         self.family.add(name, others)
         self.family.add_under(elder, {name: policy})
         self.family.settle_down()

@@ -11,7 +11,18 @@ from headrace.core.jobs.records import Filter, NewJob
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob
-from tests.support.builders import EVERYTHING, HOUR, NOW, claim, ids, new_job, only, row, rows
+from tests.support.builders import (
+    EVERYTHING,
+    HOUR,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    only,
+    row,
+    rows,
+)
 
 NASTY = [
     "plain",
@@ -35,7 +46,7 @@ NASTY = [
 @pytest.mark.parametrize("size", [1, 2, 99, 100, 101, 1000])
 def test_every_job_of_a_batch_is_stored_and_called_new(engine: Engine, size: int) -> None:
     jobs = [new_job(f"j{number}") for number in range(size)]
-    assert engine.insert(jobs, now=NOW) == [True] * size
+    assert kinds(engine.insert(jobs, now=NOW)) == ["new"] * size
     assert engine.queries.count(EVERYTHING) == size
 
 
@@ -118,7 +129,7 @@ def test_a_repeated_insert_after_a_lost_reply_changes_nothing(engine: Engine) ->
     engine.insert([new_job("job", payload='["first"]', tags=("one",))], now=NOW)
     before = row(engine)
     again = new_job("job", payload='["second"]', queue="other", tags=("two",))
-    assert engine.insert([again], now=NOW) == [False]
+    assert kinds(engine.insert([again], now=NOW)) == ["taken"]
     assert row(engine) == before
     assert engine.queries.count(Filter(tag="two")) == 0
 
@@ -126,14 +137,14 @@ def test_a_repeated_insert_after_a_lost_reply_changes_nothing(engine: Engine) ->
 def test_taken_ids_in_a_batch_do_not_keep_the_others_out(engine: Engine) -> None:
     engine.insert([new_job("b", payload='["old"]')], now=NOW)
     batch = [new_job("a"), new_job("b", payload='["new"]', tags=("t",)), new_job("c", tags=("t",))]
-    assert engine.insert(batch, now=NOW) == [True, False, True]
+    assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "new"]
     assert row(engine, "b").payload == '["old"]'
     assert [job.id for job in engine.queries.find(Filter(tag="t"), 10).jobs] == ["c"]
 
 
 def test_of_an_id_repeated_within_a_batch_the_first_is_stored(engine: Engine) -> None:
     batch = [new_job("a", payload="[1]"), new_job("a", payload="[2]"), new_job("b"), new_job("a", payload="[3]")]
-    assert engine.insert(batch, now=NOW) == [True, False, True, False]
+    assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "new", "taken"]
     assert row(engine, "a").payload == "[1]"
     assert engine.queries.count(EVERYTHING) == 2
 
@@ -148,7 +159,7 @@ def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(
         with pytest.raises(DuplicateJob, match="j250"):
             engine.insert(batch, all_or_nothing=True, now=NOW)
     else:
-        assert engine.insert(batch, now=NOW) == [number != 250 for number in range(300)]
+        assert kinds(engine.insert(batch, now=NOW)) == ["taken" if number == 250 else "new" for number in range(300)]
     assert engine.queries.count(EVERYTHING) == (1 if all_or_nothing else 300)
     assert engine.queries.count(Filter(tag="t")) == (0 if all_or_nothing else 299)
     assert row(engine, "j250").payload == '["old"]'
@@ -157,13 +168,13 @@ def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(
 def test_a_batch_of_nothing_but_known_ids_is_all_false(engine: Engine) -> None:
     batch = [new_job("a"), new_job("b")]
     engine.insert(batch, now=NOW)
-    assert engine.insert(batch, now=NOW) == [False, False]
+    assert kinds(engine.insert(batch, now=NOW)) == ["taken", "taken"]
 
 
 def test_a_finished_job_still_owns_its_id(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    assert engine.insert([new_job("job")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["taken"]
     assert row(engine).state is State.CANCELLED
 
 
@@ -195,15 +206,15 @@ def test_whole_refuses_an_id_repeated_within_the_batch(engine: Engine) -> None:
 
 
 def test_whole_accepts_what_is_all_new(engine: Engine) -> None:
-    assert engine.insert([new_job("a")], all_or_nothing=True, now=NOW) == [True]
-    assert engine.insert([new_job("b"), new_job("c")], all_or_nothing=True, now=NOW) == [True, True]
+    assert kinds(engine.insert([new_job("a")], all_or_nothing=True, now=NOW)) == ["new"]
+    assert kinds(engine.insert([new_job("b"), new_job("c")], all_or_nothing=True, now=NOW)) == ["new", "new"]
 
 
 def test_a_refused_insert_leaves_the_queue_usable(engine: Engine) -> None:
     engine.insert([new_job("a")], now=NOW)
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("b", queue="fresh"), new_job("a")], all_or_nothing=True, now=NOW)
-    assert engine.insert([new_job("b", queue="fresh")], all_or_nothing=True, now=NOW) == [True]
+    assert kinds(engine.insert([new_job("b", queue="fresh")], all_or_nothing=True, now=NOW)) == ["new"]
     assert sorted(ids(claim(engine))) == ["a", "b"]
 
 
@@ -237,4 +248,4 @@ def test_jobs_are_claimed_in_the_order_of_their_batch(engine: Engine) -> None:
 
 
 def test_an_id_differs_by_case_and_by_trailing_space(engine: Engine) -> None:
-    assert engine.insert([new_job("a"), new_job("A"), new_job("a ")], now=NOW) == [True, True, True]
+    assert kinds(engine.insert([new_job("a"), new_job("A"), new_job("a ")], now=NOW)) == ["new", "new", "new"]

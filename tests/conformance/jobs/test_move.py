@@ -18,6 +18,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    kinds,
     lease_of,
     log,
     new_job,
@@ -221,7 +222,7 @@ def test_a_deleted_job_leaves_nothing_of_its_own_behind(engine: Engine) -> None:
 def test_a_deleted_id_may_be_used_again_and_inherits_nothing(engine: Engine) -> None:
     bring(engine, State.FAILED, tags=("old",))
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
     assert (row(engine).attempt, row(engine).tags, engine.queries.history("job")) == (0, None, [])
     assert engine.queries.count(Filter(tag="old")) == 0
 

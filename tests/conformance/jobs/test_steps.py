@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from headrace.core.jobs.records import Claim, Filter, Lease, Outcome
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.core.jobs.steps import Step, awaiting
-from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueResult
+from headrace.core.jobs.unique_rules import Act, InsertResult, UniqueCondition
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -22,6 +22,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    insert_unique,
     lease_of,
     release,
     retry,
@@ -245,8 +246,8 @@ def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine
     """What it remembers is of its own arguments: another call's would be run with the results of these."""
     between_runs(engine, how)
     before = row(engine)
-    assert engine.insert_unique([candidate("new", act, payload='["new"]')], now=NOW) == [
-        UniqueResult("existing", "job")
+    assert insert_unique(engine, [candidate("new", act, payload='["new"]')], now=NOW) == [
+        InsertResult("existing", "job")
     ]
     assert row(engine) == before
 
@@ -257,15 +258,15 @@ def test_a_job_that_has_begun_is_not_counted_by_those_who_would_replace_one_that
 ) -> None:
     waiting = (UniqueCondition(tuple(sorted(NOT_STARTED))),)
     between_runs(engine, how)
-    assert engine.insert_unique([candidate("same", where=waiting)], now=NOW) == [UniqueResult("existing", "job")]
-    assert engine.insert_unique([candidate("refused", "refuse", where=waiting)], now=NOW) == [
-        UniqueResult("refused", "job")
+    assert insert_unique(engine, [candidate("same", where=waiting)], now=NOW) == [InsertResult("existing", "job")]
+    assert insert_unique(engine, [candidate("refused", "refuse", where=waiting)], now=NOW) == [
+        InsertResult("refused", "job")
     ]
     batch = [candidate(name, "replace", where=waiting, payload=f'["{name}"]') for name in ("new", "newer")]
-    assert engine.insert_unique(batch, now=NOW) == [UniqueResult("new", "new"), UniqueResult("replaced", "new")]
+    assert insert_unique(engine, batch, now=NOW) == [InsertResult("new", "new"), InsertResult("replaced", "new")]
     assert (row(engine, "job").payload, row(engine, "new").payload) == ('["old"]', '["newer"]')
 
 
 def test_a_job_that_was_put_off_and_remembers_nothing_is_replaced(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine, unique_key="key"), LATER))
-    assert engine.insert_unique([candidate("new", "replace")], now=NOW) == [UniqueResult("replaced", "job")]
+    assert insert_unique(engine, [candidate("new", "replace")], now=NOW) == [InsertResult("replaced", "job")]

@@ -12,7 +12,7 @@ import pytest
 from headrace.core.jobs.records import Filter, NewJob
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.jobs.unique_rules import Act, Kind, UniqueCondition, UniqueInsert, UniqueResult, UniqueRule
+from headrace.core.jobs.unique_rules import Act, InsertResult, Kind, UniqueCondition, UniqueInsert, UniqueRule
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, StoreMoved
@@ -38,6 +38,9 @@ from tests.support.builders import (
     succeed,
     together,
 )
+from tests.support.builders import (
+    insert_unique as insert_batch,
+)
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
@@ -57,9 +60,9 @@ ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?"
 def insert_unique(
     engine: Engine, *candidates: UniqueInsert, all_or_nothing: bool = False, now: int = NOW
 ) -> list[tuple[str, str]]:
-    return [
-        (result.kind, result.id) for result in engine.insert_unique(candidates, all_or_nothing=all_or_nothing, now=now)
-    ]
+    jobs, rules = [candidate.job for candidate in candidates], [candidate.rule for candidate in candidates]
+    results = engine.insert(jobs, unique=rules, all_or_nothing=all_or_nothing, now=now)
+    return [(result.kind, result.id) for result in results]
 
 
 def found(engine: Engine, **which: Any) -> list[str]:
@@ -84,8 +87,8 @@ def test_jobs_with_keys_of_their_own_are_all_new(engine: Engine, size: int, all_
 
 
 def test_to_admit_nothing_is_no_error(engine: Engine) -> None:
-    assert engine.insert_unique([], now=NOW) == []
-    assert engine.insert_unique([], all_or_nothing=True, now=NOW) == []
+    assert insert_batch(engine, [], now=NOW) == []
+    assert insert_batch(engine, [], all_or_nothing=True, now=NOW) == []
 
 
 @pytest.mark.parametrize("rule", [None, UniqueRule(ANYWHERE)], ids=["no rule", "rule"])
@@ -108,7 +111,7 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule
         version=NOW,
         unique_key="key",
     )
-    assert engine.insert_unique([UniqueInsert(job, rule)], now=NOW) == [UniqueResult("new", "job")]
+    assert insert_batch(engine, [UniqueInsert(job, rule)], now=NOW) == [InsertResult("new", "job")]
     stored = msgspec.structs.asdict(row(engine))
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     assert found(engine, tag="y") == found(engine, queue="mail") == ["job"]
@@ -161,7 +164,7 @@ def test_a_job_without_a_rule_is_stored_whatever_has_its_key(engine: Engine) -> 
     assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("new", "b")]
     assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("taken", "b")]
     with pytest.raises(DuplicateJob, match="b"):
-        engine.insert_unique([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], all_or_nothing=True, now=NOW)
+        insert_batch(engine, [UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], all_or_nothing=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -364,7 +367,7 @@ def test_a_taken_id_is_told_before_anything_else(engine: Engine, act: Act, key: 
     before = rows(engine)
     assert insert_unique(engine, candidate("a", act, key=key, payload='["new"]')) == [("taken", "a")]
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique([candidate("c", key="c"), candidate("a", act, key=key)], all_or_nothing=True, now=NOW)
+        insert_batch(engine, [candidate("c", key="c"), candidate("a", act, key=key)], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == before
 
@@ -496,7 +499,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
     ]
     batch.insert(place, candidate("d", "refuse"))
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique(batch, all_or_nothing=True, now=NOW)
+        insert_batch(engine, batch, all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "there"
     assert rows(engine) == before
     assert engine.queries.history("mine") == []
@@ -507,7 +510,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
 
 def test_whole_refuses_a_duplicate_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique([candidate("a", "refuse"), candidate("b", "refuse")], all_or_nothing=True, now=NOW)
+        insert_batch(engine, [candidate("a", "refuse"), candidate("b", "refuse")], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == {}
 
@@ -712,7 +715,7 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
     engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-            producer.insert_unique([new], all_or_nothing=all_or_nothing, now=NOW)
+            insert_batch(producer, [new], all_or_nothing=all_or_nothing, now=NOW)
     assert rows(engine) == before
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
     engine.transfer.set_status(StoreStatus("arriving", "redis://elsewhere/0", NOW))

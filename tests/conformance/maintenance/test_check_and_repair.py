@@ -48,7 +48,7 @@ def busy_store(engine: Engine) -> None:
     settle(engine, succeed(claim_one(engine)), retry(claim_one(engine), NOW + 9), fail(claim_one(engine)))
     claim_one(engine)
     family = [new_job("parent", flow="f1"), new_job("child", state=State.WAITING, flow="f1")]
-    engine.insert_graph(family, [Dependency("parent", "child")], FlowRow("f1", "flow", NOW), now=NOW)
+    engine.insert(family, edges=[Dependency("parent", "child")], flow=FlowRow("f1", "flow", NOW), now=NOW)
 
 
 # -- finding

@@ -16,7 +16,16 @@ from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.shared.sql_files import Migration
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests.support import servers
-from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, want
+from tests.support.builders import (
+    EVERYTHING,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    states,
+    want,
+)
 from tests.support.engines import KINDS
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
@@ -106,7 +115,7 @@ def test_any_operation_may_be_the_first(url: str, open_engine: Open, first: str)
         "check": engine.maintenance.inspect,
     }
     acts[first]()
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
 def test_many_processes_may_start_on_an_empty_schema_at_once(url: str, open_engine: Open) -> None:
@@ -115,7 +124,7 @@ def test_many_processes_may_start_on_an_empty_schema_at_once(url: str, open_engi
             engine = PostgresEngine(url)
             pipe.send("ready")
             pipe.recv()
-            stored = engine.insert([new_job(f"j{number}")], now=NOW)
+            stored = kinds(engine.insert([new_job(f"j{number}")], now=NOW))
             engine.close()
             return stored
 
@@ -128,7 +137,7 @@ def test_many_processes_may_start_on_an_empty_schema_at_once(url: str, open_engi
     answers = [child.hear() for child in children]
     for child in children:
         child.end()
-    assert answers == [[True]] * 8
+    assert answers == [["new"]] * 8
     assert sorted(states(open_engine(url))) == sorted(f"j{number}" for number in range(8))
 
 
@@ -147,7 +156,7 @@ def test_who_comes_while_another_migrates_waits_for_it(
     first.close()
     second.join(PATIENCE)
     assert made == [[]]
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
 # -- migrate
@@ -196,7 +205,7 @@ def test_older_tables_are_refused_where_migrations_are_by_hand(
     assert str(urlsplit(older).password) not in str(caught.value)
     assert tables(db, older) == before
     assert engine.migrate() == [f"{schema.CURRENT:04d}_next"]
-    assert engine.insert([new_job("other")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("other")], now=NOW)) == ["new"]
 
 
 def test_newer_tables_are_refused_in_words_and_left_untouched(
@@ -294,7 +303,7 @@ def test_a_schema_made_by_an_administrator_is_used_without_the_right_to_make_one
     db = servers.postgres_connection(database)
     db.execute("CREATE SCHEMA crew")
     db.execute(f"REVOKE CREATE ON DATABASE {urlsplit(database).path[1:]} FROM current_user")
-    assert open_engine(f"{database}?schema=crew").insert([new_job("job")], now=NOW) == [True]
+    assert kinds(open_engine(f"{database}?schema=crew").insert([new_job("job")], now=NOW)) == ["new"]
 
 
 # -- several stores in one database

@@ -420,7 +420,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTes
     (claimed,) = look(working).claims
     if end == "wait":  # its success is not its end, and yet it holds its place no longer
         later = new_job("later", state=State.SCHEDULED, run_at=NOW + HOUR)
-        working.insert_graph([later], [Dependency("later", claimed.id)], now=NOW)
+        working.insert([later], edges=[Dependency("later", claimed.id)], now=NOW)
     bell = waiting.listen("work")
     try:
         while bell.wait(0.1):  # what is still on its way from before

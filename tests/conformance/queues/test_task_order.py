@@ -10,7 +10,16 @@ from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.unique_rules import UniqueInsert
 from headrace.engines.protocol.engine import Engine
-from tests.support.builders import NOW, SECOND, keyed, look, new_job, one_by_one, started
+from tests.support.builders import (
+    NOW,
+    SECOND,
+    insert_unique,
+    keyed,
+    look,
+    new_job,
+    one_by_one,
+    started,
+)
 from tests.support.engines import StoreUnderTest
 
 # Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
@@ -165,7 +174,7 @@ def test_jobs_with_a_key_are_in_order_among_those_of_their_key(engine: Engine) -
 
 def test_jobs_stored_under_a_rule_of_their_own_are_in_order_too(engine: Engine) -> None:
     ordered(engine, "lifo")
-    engine.insert_unique([UniqueInsert(job) for job in a_mixture()], now=NOW)
+    insert_unique(engine, [UniqueInsert(job) for job in a_mixture()], now=NOW)
     assert all_started(engine, 2) == "fedcba"
 
 

@@ -102,7 +102,7 @@ def test_a_flow_is_told_whatever_state_a_job_of_it_has(
 ) -> None:
     engine = redis_engine
     flow = FlowRow("flow", "name", NOW)
-    engine.insert_graph([new_job("bad", flow="flow"), new_job("good", flow="flow")], [], flow, now=NOW)
+    engine.insert([new_job("bad", flow="flow"), new_job("good", flow="flow")], edges=[], flow=flow, now=NOW)
     inside.client.hset(inside.key("jobs"), number_of(inside, "bad"), record)
     [tally] = engine.queries.flows(10)
     assert (tally.flow, tally.jobs) == (flow, {"pending": 1})
@@ -306,7 +306,7 @@ def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
 def test_a_flow_whose_record_has_another_id_is_told_once(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     for name in ("f1", "f2", "f3"):
-        engine.insert_graph([new_job(f"job-{name}", flow=name)], [], FlowRow(name, "name", NOW), now=NOW)
+        engine.insert([new_job(f"job-{name}", flow=name)], edges=[], flow=FlowRow(name, "name", NOW), now=NOW)
     inside.client.hset(inside.key("flows"), "f2", msgspec.msgpack.encode(FlowRow("f9", "name", NOW)))
     pages = itertools.islice(flow_pages(engine.queries), 5)
     assert [flow.id for page in pages for flow in page] == ["f3", "f2", "f1"]

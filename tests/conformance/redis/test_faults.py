@@ -27,6 +27,7 @@ from tests.support.builders import (
     claim,
     claim_one,
     ids,
+    kinds,
     lease_of,
     new_job,
     row,
@@ -105,7 +106,7 @@ def test_an_insert_whose_answer_was_lost_knows_its_own_jobs_again(
     with lost_answers(monkeypatch, 1) as told:
         fresh = engine.insert([new_job(f"j{number}") for number in range(size)], all_or_nothing=all_or_nothing, now=NOW)
     assert len(told) == 1
-    assert fresh == [True] * size
+    assert kinds(fresh) == ["new"] * size
     assert engine.queries.count(EVERYTHING) == size
 
 
@@ -117,7 +118,7 @@ def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_aga
     forget_idle = engine.connections._close_idle
     monkeypatch.setattr(engine.connections, "_close_idle", lambda: (forget_idle(), server.client.script_flush()))
     with lost_answers(monkeypatch, 1):
-        assert engine.insert([new_job("job")], all_or_nothing=True, now=NOW) == [True]
+        assert kinds(engine.insert([new_job("job")], all_or_nothing=True, now=NOW)) == ["new"]
     assert sorted(rows(engine)) == ["before", "job"]
 
 
@@ -127,7 +128,7 @@ def test_a_repeated_insert_still_tells_what_was_taken_before(
     engine.insert([new_job("b")], now=NOW)
     batch = [new_job("a"), new_job("b"), new_job("a"), new_job("c")]
     with lost_answers(monkeypatch, 1):
-        assert engine.insert(batch, now=NOW) == [True, False, False, True]
+        assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "taken", "new"]
     assert sorted(rows(engine)) == ["a", "b", "c"]
 
 
@@ -144,7 +145,7 @@ def test_an_insert_that_never_gets_an_answer_is_an_outage(engine: RedisEngine, m
     engine.prepare()
     with lost_answers(monkeypatch, 2), pytest.raises(EngineUnavailable, match="the line went dead"):
         engine.insert([new_job("job")], now=NOW)
-    assert engine.insert([new_job("job")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["taken"]
 
 
 def test_an_exchange_whose_answer_was_lost_is_not_repeated(
@@ -240,7 +241,7 @@ def test_a_server_that_forgot_the_scripts_is_told_them_again(engine: RedisEngine
     server.client.script_flush()
     assert ids(claim(engine)) == ["job"]
     server.client.script_flush()
-    assert engine.insert([new_job("job")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["taken"]
 
 
 def test_more_threads_than_connections_wait_for_their_turn(server: OwnRedis, engine: RedisEngine) -> None:

@@ -17,7 +17,19 @@ from headrace.engines.redis import script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.redis.test_layout import Inside, any_outcome
 from tests.support import servers
-from tests.support.builders import EVERYTHING, HOUR, LEASE, NOW, SECOND, candidate, new_job, only, per_second, want
+from tests.support.builders import (
+    EVERYTHING,
+    HOUR,
+    LEASE,
+    NOW,
+    SECOND,
+    candidate,
+    insert_unique,
+    new_job,
+    only,
+    per_second,
+    want,
+)
 from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.servers import RedisServer
 
@@ -100,7 +112,7 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
             for number in range(5)
         ]
         engine.insert(jobs, now=now)
-        engine.insert_unique([candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
+        insert_unique(engine, [candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
         if turn % 7 == 3:
             rules = QueueRules(
                 strategy=chance.choice([None, "fifo", "lifo", "weighted_random", "fresh_first"]),

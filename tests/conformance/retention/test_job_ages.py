@@ -351,7 +351,7 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
 
 def test_children_are_decided_as_with_any_failure(engine: Engine) -> None:
     plant_chain(engine, "job", "child", "grandchild")
-    engine.insert_graph([child("hardy")], [Dependency("job", "hardy", "run")], now=NOW)
+    engine.insert([child("hardy")], edges=[Dependency("job", "hardy", "run")], now=NOW)
     assert mark_stale(engine, "dead")
     assert row(engine, "child").state is State.CANCELLED
     assert row(engine, "grandchild").state is State.CANCELLED

@@ -22,6 +22,7 @@ from tests.support.builders import (
     bring,
     claim_one,
     fail,
+    kinds,
     log,
     new_job,
     row,
@@ -135,7 +136,7 @@ def test_a_job_stays_as_long_as_a_child_is_open(engine: Engine) -> None:
 
 
 def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None:
-    engine.insert_graph([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert([new_job("a", flow="f"), new_job("b", flow="f")], edges=[], flow=FlowRow("f", "flow", NOW), now=NOW)
     complete_next = claim_one(engine)
     settle(engine, succeed(complete_next))
     check_held(engine, "a", held=True)
@@ -147,9 +148,9 @@ def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None
 
 
 def test_a_flow_does_not_stay_for_another_one(engine: Engine) -> None:
-    engine.insert_graph([new_job("a", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert([new_job("a", flow="f")], edges=[], flow=FlowRow("f", "flow", NOW), now=NOW)
     settle(engine, succeed(claim_one(engine)))
-    engine.insert_graph([new_job("b", flow="g")], [], FlowRow("g", "flow", NOW), now=NOW)
+    engine.insert([new_job("b", flow="g")], edges=[], flow=FlowRow("g", "flow", NOW), now=NOW)
     check_held(engine, "a", held=False)
 
 
@@ -167,7 +168,7 @@ def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -
 
 
 def test_a_flow_stays_whole_as_long_as_a_dead_letter_of_it_is_pending(engine: Engine) -> None:
-    engine.insert_graph([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert([new_job("a", flow="f"), new_job("b", flow="f")], edges=[], flow=FlowRow("f", "flow", NOW), now=NOW)
     settle(engine, succeed(claim_one(engine)))
     settle(engine, fail(claim_one(engine)))
     check_held(engine, "a", held=True)
@@ -228,7 +229,7 @@ def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     )
     assert engine.queries.count(EVERYTHING) == 0
     assert engine.queries.finished(["job"]) == {"job"}
-    assert engine.insert([new_job("job", tags=("red",))], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job", tags=("red",))], now=NOW)) == ["new"]
     assert engine.queries.history("job") == []
 
 
@@ -281,7 +282,7 @@ def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
 
 
 def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
-    engine.insert_graph([new_job("p"), child("c")], [], now=NOW)
+    engine.insert([new_job("p"), child("c")], all_or_nothing=True, now=NOW)
     complete(engine, "job", priority=9)
     before = row(engine)
     job_exports = engine.retention_store.export_jobs(["job"])

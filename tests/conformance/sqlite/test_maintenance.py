@@ -18,7 +18,12 @@ from headrace.engines.sqlite import health
 from headrace.engines.sqlite import maintenance as care_module
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite_file.database import scalar
-from tests.support.builders import NOW, claim_one, new_job
+from tests.support.builders import (
+    NOW,
+    claim_one,
+    kinds,
+    new_job,
+)
 from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -69,18 +74,18 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
     leases = [Lease(job.id, job.version) for job in engine.queries.find(Filter(), 500).jobs]
     engine.maintenance.checkpoint()
-    file, other, written_beside = Path(engine.store.path), store.open(), list[bool]()
+    file, other, written_beside = Path(engine.store.path), store.open(), list[str]()
     before, write_back = file.stat().st_mtime_ns, engine.store.write_back
 
     def beside_others() -> None:
-        written_beside.extend(other.insert([new_job("beside")], now=NOW))
+        written_beside.extend(kinds(other.insert([new_job("beside")], now=NOW)))
         write_back()
 
     engine.retention_store = SqlRetentionStore(engine, beside_others)
     assert len(engine.retention_store.delete(leases[:200])) == 200
     assert (file.stat().st_mtime_ns, written_beside) == (before, [])
     assert len(engine.retention_store.delete(leases[200:])) == 300
-    assert written_beside == [True]
+    assert written_beside == ["new"]
     assert file.stat().st_mtime_ns > before
 
 

@@ -14,7 +14,15 @@ from headrace.engines.shared.sql_files import Migration
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable, SchemaMismatch
-from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, want
+from tests.support.builders import (
+    EVERYTHING,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    want,
+)
 
 ALL_MIGRATIONS = [f"{migration.version:04d}_{migration.name}" for migration in schema.MIGRATIONS]
 
@@ -156,7 +164,7 @@ def test_an_older_file_is_refused_where_migrations_are_by_hand(path: Path, newer
     assert str(path) in str(caught.value)
     assert dump(path) == untouched
     assert engine.migrate() == [f"{schema.CURRENT:04d}_next"]
-    assert engine.insert([new_job("other")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("other")], now=NOW)) == ["new"]
     engine.close()
 
 

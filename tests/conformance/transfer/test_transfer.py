@@ -34,6 +34,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    kinds,
     lease_of,
     log,
     new_job,
@@ -120,7 +121,7 @@ def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
         assert other.transfer.replace_status(before, store_status)
         assert engine.transfer.store_status() == store_status
     engine.transfer.set_status(None)
-    assert engine.insert([new_job("job")]) == [True], "the door is open again"
+    assert kinds(engine.insert([new_job("job")])) == ["new"], "the door is open again"
 
 
 def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest) -> None:
@@ -238,8 +239,8 @@ def test_jobs_are_deleted_where_they_came_from_but_not_where_they_arrive(engine:
 def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: StoreStatus | None) -> None:
     engine.transfer.set_status(MOVED)
     engine.transfer.set_status(after)
-    assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
-    assert engine.insert([new_job("a")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("a"), new_job("b")], now=NOW)) == ["new", "new"]
+    assert kinds(engine.insert([new_job("a")], now=NOW)) == ["taken"]
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("c"), new_job("a")], all_or_nothing=True, now=NOW)
 
@@ -653,19 +654,19 @@ def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: Stor
     job_exports = source.transfer.export_jobs(0, 400)
     assert target.transfer.store_status() is None  # its tables are there: to make them is not what is tried here
     start = threading.Barrier(2)
-    submitted: list[bool] = []
+    submitted: list[str] = []
 
     def produce() -> None:
         start.wait(PATIENCE)
         for job_export in reversed(job_exports):
-            submitted.extend(producer.insert([new_job(job_export.job.id)], now=NOW))
+            submitted.extend(kinds(producer.insert([new_job(job_export.job.id)], now=NOW)))
 
     thread = threading.Thread(target=produce)
     thread.start()
     start.wait(PATIENCE)
     unpacked = sum(target.transfer.import_jobs(job_exports[place : place + 20]) for place in range(0, 400, 20))
     thread.join(PATIENCE)
-    assert unpacked + sum(submitted) == 400
+    assert unpacked + submitted.count("new") == 400
     assert target.queries.count(EVERYTHING) == 400
 
 

@@ -126,8 +126,8 @@ def test_the_end_of_a_parent_rings_for_its_child(store: StoreUnderTest) -> None:
 
     actor, idle = store.open(), store.open()
     parent = submit_and_claim(actor, "parent")
-    actor.insert_graph(
-        [new_job("child", state=State.WAITING, has_dependencies=1)], [Dependency("parent", "child")], now=NOW
+    actor.insert(
+        [new_job("child", state=State.WAITING, has_dependencies=1)], edges=[Dependency("parent", "child")], now=NOW
     )
     work, marker = idle.listen("work"), idle.listen("orders")
     actor.ring("orders")

@@ -67,7 +67,7 @@ def test_a_backup_of_any_store_restores_to_any_store(
     fill(source, JOBS)
     now = source.clock.now()
     flow_jobs = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
-    source.insert_graph(flow_jobs, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
+    source.insert(flow_jobs, edges=[Dependency("parent", "child", "hold")], flow=FlowRow("f", "flow", now))
     source.queries.set_queue_rules("mail", QueueRules(max_length=9_000_000))
     source.queries.set_task_rules("work", TaskRules(concurrency=7))
     source.schedule_store.put(schedule("tick"), new=True)
@@ -268,7 +268,7 @@ class _Busy:
 def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engine, folder: Path, moment: int) -> None:
     """Redis is read job by job: parent and child may be of different moments."""
     flow_jobs = [new_job("parent"), new_job("child", state=State.WAITING), new_job("grandchild", state=State.WAITING)]
-    source.insert_graph(flow_jobs, [Dependency("parent", "child"), Dependency("child", "grandchild")])
+    source.insert(flow_jobs, edges=[Dependency("parent", "child"), Dependency("child", "grandchild")])
 
     def go_on(page: int) -> None:
         if page == moment:
@@ -298,7 +298,7 @@ def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(so
     def go_on(page: int) -> None:
         source.insert([new_job(f"late-{page}")])
         if page == 1:
-            source.insert_graph([new_job("helper")], [Dependency("helper", "two")])
+            source.insert([new_job("helper")], edges=[Dependency("helper", "two")])
 
     view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
     backups._fill(folder / "copy.db", view, None, in_use=True)

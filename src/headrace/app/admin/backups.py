@@ -258,7 +258,7 @@ def _copy_edges(target: Engine, edges: Sequence[Dependency]) -> None:
     changed = {name for name, own in of_child.items() if _is_inconsistent(rows[name], own, rows)}
     target.transfer.import_edges([edge for edge in complete if edge.child not in changed])
     if undecided := [replace(edge, blocks=True) for edge in complete if edge.child in changed]:
-        target.insert_graph([], undecided)
+        target.insert([], edges=undecided)
 
 
 def _is_inconsistent(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:

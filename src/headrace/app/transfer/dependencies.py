@@ -66,7 +66,7 @@ def copy_edges(source: StoreView, target: Engine, parents: Sequence[str], *, mer
 def link_to_existing(target: Engine, edges: Sequence[Dependency]) -> None:
     """Link children of a job whose id another job has at the target to that job; they run if it has finished."""
     for start in range(0, len(edges), _BATCH):
-        target.insert_graph([], edges[start : start + _BATCH])
+        target.insert([], edges=edges[start : start + _BATCH])
 
 
 def changed_at_one_store(original: JobRow, copy: JobRow) -> bool:

@@ -25,7 +25,7 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.archive import Archive, RetentionStore
 from headrace.engines.protocol.dead_letters import DeadLetterStore
 from headrace.engines.protocol.events import EventStore
@@ -72,33 +72,28 @@ class WorkerLiveness(Protocol):
 class JobEngine(Protocol):
     """The operations on the path of every job."""
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
-        """Insert the jobs and wake workers; for each, whether it is new (False: its id was taken).
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+        all_or_nothing: bool = False,
+        now: int | None = None,
+    ) -> list[InsertResult]:
+        """Insert the jobs in one commit and wake workers; the result of each.
 
-        With `all_or_nothing`, a taken id raises DuplicateJob and nothing is stored. If a queue is too full for
-        all of its jobs, this raises QueueFull and stores nothing. A store that has moved raises StoreMoved.
-        """
-        ...
+        With `all_or_nothing`, a taken id or a refusing rule raises DuplicateJob. A queue that is too full for all of
+        its jobs raises QueueFull, a store that has moved StoreMoved. After an error nothing is stored.
 
-    def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
-    ) -> list[UniqueResult]:
-        """Insert jobs under their unique rules, one after the other: a job may be a duplicate of an earlier one.
+        `unique` has the rule of each job, or None. Jobs are decided one after the other: one may be a duplicate of an
+        earlier one. Concurrent inserts of one key are serialized over all processes.
 
-        Concurrent inserts of one key are serialized over all processes: only one finds no existing job. With
-        `all_or_nothing`, a taken id or a refusing rule raises DuplicateJob and nothing is stored.
-        """
-        ...
-
-    def insert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
-    ) -> None:
-        """Insert jobs, their dependencies on each other and on existing jobs, and their flow: all or nothing.
-
-        A new child starts as waiting. A dependency on a finished parent is decided at once, as at that parent's end. An
-        existing child that has not started goes back to waiting. A finished child, an unknown parent or child, and a
-        cycle raise InvalidJob. A taken id raises DuplicateJob, unless this very call stored everything before and its
-        answer was lost.
+        `edges` are dependencies of these jobs on each other and on existing jobs; with edges or a flow the call is
+        always all or nothing, and `unique` must be empty. A new child starts as waiting, an existing one that has not
+        started waits again, and a finished parent counts as at its end. A finished child, an unknown job and a cycle
+        raise InvalidJob. An id may be taken by this very call, whose answer was lost.
         """
         ...
 

@@ -25,7 +25,7 @@ from headrace.core.jobs.records import (
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport, StoreStatus
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 
 
@@ -268,28 +268,27 @@ class Transfer(Protocol):
 class JoinedTransaction(Protocol):
     """A transaction of the caller: its inserts exist if, and only if, the caller commits."""
 
-    def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        """Insert jobs with their dependencies, like `Engine.insert_graph`."""
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        """Insert like `JobEngine.insert`, always all or nothing; workers are woken after the commit.
+
+        Until the commit, other inserts of these unique keys wait.
+        """
         ...
 
-    async def ainsert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
-    ) -> None:
-        """The same on an asynchronous connection."""
-        ...
-
-    def insert(self, jobs: Sequence[NewJob]) -> None:
-        """Insert the jobs; a taken id raises DuplicateJob. Workers are woken after the commit."""
-        ...
-
-    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        """The same on an asynchronous connection."""
-        ...
-
-    def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        """Insert jobs under their unique rules, all or none. Until the commit, other inserts of these keys wait."""
-        ...
-
-    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
         """The same on an asynchronous connection."""
         ...

@@ -31,7 +31,7 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Bell
 from headrace.engines.protocol.queries import JoinedTransaction
@@ -50,6 +50,7 @@ from headrace.engines.redis.script_loader import load
 from headrace.engines.redis.staleness import RedisStalenessStore
 from headrace.engines.redis.transfer import RedisTransfer
 from headrace.engines.shared import liveness_file
+from headrace.engines.shared.decisions import refuse_unique_graph
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.server_clock import ServerClock
 from headrace.engines.wakeup.server import ServerBells
@@ -95,21 +96,25 @@ class RedisEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+        all_or_nothing: bool = False,
+        now: int | None = None,
+    ) -> list[InsertResult]:
         self.prepare()
-        return inserts.insert(self.connections, jobs, all_or_nothing, self.at(now), self._record_events) if jobs else []
-
-    def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
-    ) -> list[UniqueResult]:
-        self.prepare()
-        return inserts.insert_unique(self.connections, candidates, all_or_nothing, self.at(now)) if candidates else []
-
-    def insert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
-    ) -> None:
-        self.prepare()
-        inserts.insert_graph(self.connections, jobs, edges, flow, self.at(now))
+        if edges or flow is not None:
+            refuse_unique_graph(unique)
+            return inserts.insert_graph(self.connections, jobs, edges, flow, self.at(now))
+        if not jobs:
+            return []
+        if unique:
+            return inserts.insert_unique(self.connections, jobs, unique, all_or_nothing, self.at(now))
+        return inserts.insert(self.connections, jobs, all_or_nothing, self.at(now), self._record_events)
 
     def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         self.prepare()

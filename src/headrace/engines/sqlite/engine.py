@@ -31,17 +31,18 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
 from headrace.engines.protocol.engine import Bell
 from headrace.engines.protocol.queries import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql import dependencies, lease_recovery, steps, unique_insert
+from headrace.engines.sql import lease_recovery, steps, unique_insert
 from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.limited_claim import earlier, rules_snapshot
 from headrace.engines.sql.queries import SqlQueries
 from headrace.engines.sql.retention import SqlRetentionStore
@@ -119,8 +120,19 @@ class SqliteEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+        all_or_nothing: bool = False,
+        now: int | None = None,
+    ) -> list[InsertResult]:
         self.prepare()
+        if unique or edges or flow is not None:
+            return self._insert_decided(DecidedInsert(jobs, unique, edges, flow, all_or_nothing), self.at(now))
         names = {job.queue for job in jobs}
         try:
             with self.store.writing() as db:
@@ -135,39 +147,21 @@ class SqliteEngine:
         self._known_queues |= names
         self.handled += len(jobs)
         self.ring("work")
-        return fresh
+        return results_of(jobs, fresh)
 
-    def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
-    ) -> list[UniqueResult]:
-        self.prepare()
-        at = self.at(now)
+    def _insert_decided(self, insert: DecidedInsert, now: int) -> list[InsertResult]:
         try:
             with self.store.writing() as db:
-                lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
-                with_lanes = self._rules_cache.candidates_with_lanes(candidates)
-                results = unique_insert.run(
-                    unique_insert.insert_unique(with_lanes, all_or_nothing, lengths, at), SqliteTransaction(db)
-                )
+                tx = SqliteTransaction(db)
+                if not self._rules_cache.are_fresh:
+                    self._rules_cache.refresh(tx)
+                results, effects = unique_insert.run(insert.steps(self._rules_cache, now), tx)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
-        self.ring("work")
-        return results
-
-    def insert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
-    ) -> None:
-        self.prepare()
-        at = self.at(now)
-        with self.store.writing() as db:
-            lengths = self._lengths(db, {job.queue for job in jobs})
-            with_lanes = self._rules_cache.with_lanes(jobs)
-            effects = unique_insert.run(
-                dependencies.insert_graph(with_lanes, edges, flow, lengths, at), SqliteTransaction(db)
-            )
         effects.work = True
         effects.ring(self.ring)
+        return results
 
     def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
         if not self._rules_cache.are_fresh:
