@@ -31,7 +31,7 @@ from headrace.core.jobs.unique_rules import Act, InsertResult, UniqueCondition, 
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.engines.protocol.joined import JoinedTransaction
 
 NOW = 1_700_000_000_000
 LEASE = 30_000
@@ -441,4 +441,4 @@ def one_by_one(engine: Engine, turns: int, **more: Any) -> list[str]:
 
 def running_jobs(engine: Engine, now: int = NOW) -> int:
     """How many jobs hold a live lease, as the desk tells it."""
-    return sum(jobs for *_, jobs in engine.queries.running(now))
+    return sum(jobs for *_, jobs in engine.rule_store.running(now))

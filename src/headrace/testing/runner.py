@@ -57,7 +57,7 @@ class InlineWorker:
         limits = (app.settings.timeout, app.settings.max_payload)
         function_of = functools.partial(function_in_scope, app.submitter.hooks)
         self._run_specs = RunSpecs(app.find_task, *limits, app.cipher, function_of)
-        self._result_resolver = ResultResolver(app.engine.queries, self._run_specs.keeps_result, app.cipher)
+        self._result_resolver = ResultResolver(app.engine, self._run_specs.keeps_result, app.cipher)
 
     def next(self) -> Claim | None:
         """The next due job; schedules fire before the first one, and whenever there is none."""
@@ -164,7 +164,9 @@ class InlineWorker:
         return plan
 
     def steps(self, claim: Claim) -> list[Step]:
-        return decrypted_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
+        return decrypted_steps(
+            self.cipher, claim.id, self._engine.queries.details(claim.id, history=False, logs=0).steps
+        )
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self._engine.save_step(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))

@@ -36,7 +36,7 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.states import State
 from headrace.core.worker_commands import act_of
-from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.core import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
@@ -170,7 +170,7 @@ class RemoteWorkers:
         yield from (claim for claim in claims if not has_result_refs(claim))
         if not with_refs:
             return
-        resolver = ResultResolver(self._app.engine.queries, self._run_specs.keeps_result, self._app.cipher)
+        resolver = ResultResolver(self._app.engine, self._run_specs.keeps_result, self._app.cipher)
         for claim, resolved in zip(with_refs, resolver.resolve_results(with_refs), strict=True):
             if isinstance(resolved, Claim):
                 yield resolved

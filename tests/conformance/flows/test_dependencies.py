@@ -39,11 +39,11 @@ from tests.support.builders import (
 
 def blocks(engine: Engine, job_id: str) -> dict[str, bool]:
     """Whether each parent of the job still blocks it."""
-    return {edge.parent: edge.blocks for edge in engine.queries.edges([job_id]) if edge.child == job_id}
+    return {edge.parent: edge.blocks for edge in engine.flow_store.edges([job_id]) if edge.child == job_id}
 
 
 def last_entry(engine: Engine, job_id: str) -> HistoryRow:
-    return engine.queries.history(job_id)[-1]
+    return engine.queries.details(job_id).history[-1]
 
 
 # -- storing
@@ -54,9 +54,9 @@ def test_what_is_planted_waits_and_is_claimed_by_nobody(engine: Engine) -> None:
         [new_job("a"), child("b"), child("c")], edges=[Dependency("a", "b"), Dependency("b", "c", "hold")], now=NOW
     )
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
-    assert engine.queries.edges(["b"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
-    assert engine.queries.edges(["c", "a", "nowhere"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
-    assert engine.queries.edges([]) == []
+    assert engine.flow_store.edges(["b"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
+    assert engine.flow_store.edges(["c", "a", "nowhere"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
+    assert engine.flow_store.edges([]) == []
     assert [bool(row(engine, name).has_dependencies) for name in "abc"] == [True, True, False]
     assert ids(claim(engine)) == ["a"]
 
@@ -68,7 +68,7 @@ def test_bonds_are_told_by_the_order_of_submission_of_child_and_parent(engine: E
         edges=[Dependency("a", "b"), Dependency("a", "y", "run"), Dependency("z", "b"), Dependency("z", "y")],
         now=NOW,
     )
-    told = [(edge.parent, edge.child) for edge in engine.queries.edges(["a", "z"])]
+    told = [(edge.parent, edge.child) for edge in engine.flow_store.edges(["a", "z"])]
     assert told == [("z", "y"), ("a", "y"), ("z", "b"), ("a", "b")]
 
 
@@ -119,12 +119,12 @@ def test_a_second_plant_gives_a_waiting_child_one_more_parent(engine: Engine) ->
 def test_what_can_not_be_is_refused_and_nothing_is_stored(engine: Engine, edges: list[Dependency], told: str) -> None:
     settle(engine, succeed(submit_and_claim(engine, "over")))
     plant_chain(engine, "first", "middle", "last")
-    before = engine.queries.find(EVERYTHING, 100).jobs, engine.queries.edges(["first", "middle", "last"])
+    before = engine.queries.find(EVERYTHING, 100).jobs, engine.flow_store.edges(["first", "middle", "last"])
     with pytest.raises(Exception, match=told) as caught:
         engine.insert([new_job("a"), child("b")], edges=edges, now=NOW)
     assert type(caught.value).__name__ == "InvalidJob"
-    assert (engine.queries.find(EVERYTHING, 100).jobs, engine.queries.edges(["first", "middle", "last"])) == before
-    assert engine.queries.edges(["a", "b", "over"]) == []
+    assert (engine.queries.find(EVERYTHING, 100).jobs, engine.flow_store.edges(["first", "middle", "last"])) == before
+    assert engine.flow_store.edges(["a", "b", "over"]) == []
 
 
 def test_jobs_that_only_meet_again_are_no_circle(engine: Engine) -> None:
@@ -144,7 +144,7 @@ def test_a_taken_id_is_refused_but_a_repetition_is_not(engine: Engine) -> None:
     before = engine.queries.find(EVERYTHING, 9).jobs
     engine.insert(jobs, edges=edges, now=NOW + SECOND)
     assert engine.queries.find(EVERYTHING, 9).jobs == before
-    assert engine.queries.edges(["a"]) == [Dependency("a", "b", blocks=False)]
+    assert engine.flow_store.edges(["a"]) == [Dependency("a", "b", blocks=False)]
     others = ([new_job("a", checksum=3), child("b", checksum=2)], [*jobs, new_job("c")], [new_job("c"), jobs[0]])
     for taken in others:
         with pytest.raises(Exception, match=r"a|b") as caught:
@@ -184,7 +184,7 @@ def test_every_end_of_a_parent_is_decided(engine: Engine, end: str, policy: Poli
     engine.insert([parent, child("child")], edges=[Dependency("parent", "child", policy)], now=NOW)
     ENDS[end](engine)
     found = row(engine, "child")
-    entries = engine.queries.history("child")
+    entries = engine.queries.details("child").history
     if end == "completed" or policy == "run":
         assert (found.state, found.reason, found.version) == (State.PENDING, None, 2)
         assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.UNBLOCK, "waiting", "pending")
@@ -256,7 +256,7 @@ def test_children_that_are_not_waiting_are_left_alone(engine: Engine) -> None:
     before = [row(engine, name) for name in ("running", "cancelled", "hurried")]
     settle(engine, succeed(claim_one(engine)))
     assert [row(engine, name) for name in ("running", "cancelled", "hurried")] == before
-    assert not any(edge.blocks for edge in engine.queries.edges(["a"]))
+    assert not any(edge.blocks for edge in engine.flow_store.edges(["a"]))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -359,7 +359,7 @@ def test_a_refused_success_leaves_nothing_behind(engine: Engine) -> None:
     engine.queries.move(the("main"), Trigger.CANCEL, 1, now=NOW)
     outcome = spawning(main, [new_job("x")], [Dependency("x", "main")])
     assert settle(engine, outcome) == [outcome]
-    assert (states(engine), engine.queries.edges(["main"])) == ({"main": State.CANCELLED}, [])
+    assert (states(engine), engine.flow_store.edges(["main"])) == ({"main": State.CANCELLED}, [])
 
 
 # -- at size
@@ -380,7 +380,7 @@ def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
         assert answer.next_at == NOW
         answer = engine.exchange([], want(), now=NOW)
     assert ids(answer.claims) == ["last"]
-    assert len(engine.queries.edges(["last"])) == 10_000
+    assert len(engine.flow_store.edges(["last"])) == 10_000
 
 
 @pytest.mark.slow

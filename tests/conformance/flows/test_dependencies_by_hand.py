@@ -46,11 +46,11 @@ def test_a_revived_parent_takes_back_what_only_its_end_had_cancelled(engine: Eng
     assert revive(engine, "a", now=NOW + SECOND) == ["a"]
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
     for name, parent in (("b", "a"), ("c", "b")):
-        found, entry = row(engine, name), engine.queries.history(name)[-1]
+        found, entry = row(engine, name), engine.queries.details(name).history[-1]
         assert (found.finished_at, found.reason, found.version) == (None, None, versions[name] + 1)
         assert (entry.event, entry.source, entry.target) == (Trigger.REVIVE, "cancelled", "waiting")
         assert entry.detail == f"its parent {parent} is to run again"
-    assert all(edge.blocks for edge in engine.queries.edges(["b"]))
+    assert all(edge.blocks for edge in engine.flow_store.edges(["b"]))
     done: list[Outcome] = []
     for name in "abc":
         claims = engine.exchange(done, want(), now=NOW + SECOND).claims
@@ -106,7 +106,7 @@ def test_a_child_that_waits_for_others_as_well_waits_for_the_revived_one_again(e
     engine.insert([new_job("a"), new_job("b"), child("c")], edges=[Dependency("a", "c"), Dependency("b", "c")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     revive(engine, "a")
-    assert engine.queries.edges(["c"]) == [Dependency("a", "c"), Dependency("b", "c")]
+    assert engine.flow_store.edges(["c"]) == [Dependency("a", "c"), Dependency("b", "c")]
     for claimed in claim(engine):
         assert row(engine, "c").state is State.WAITING
         settle(engine, succeed(claimed))
@@ -127,7 +127,7 @@ def test_a_revived_child_waits_for_parents_that_are_open(engine: Engine) -> None
     plant_chain(engine, "a", "b")
     cancel(engine, "b")
     revive(engine, "b")
-    assert (row(engine, "b").state, engine.queries.history("b")[-1].target) == (State.WAITING, "waiting")
+    assert (row(engine, "b").state, engine.queries.details("b").history[-1].target) == (State.WAITING, "waiting")
     settle(engine, succeed(claim_one(engine)))
     assert ids(claim(engine)) == ["b"]
 
@@ -183,7 +183,7 @@ def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engi
 def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c")
     assert engine.queries.move(the("b"), Trigger.HURRY, 1, now=NOW) == ["b"]
-    assert [(edge.parent, edge.child) for edge in engine.queries.edges(["b"])] == [("a", "b"), ("b", "c")]
+    assert [(edge.parent, edge.child) for edge in engine.flow_store.edges(["b"])] == [("a", "b"), ("b", "c")]
     by_name = {claimed.id: claimed for claimed in claim(engine)}
     assert sorted(by_name) == ["a", "b"]
     settle(engine, succeed(by_name["b"]))
@@ -224,7 +224,7 @@ def test_a_deleted_job_takes_its_bonds_with_it(engine: Engine, ended: bool) -> N
     if ended:
         settle(engine, fail(claim_one(engine)))
     assert engine.queries.move(the("b"), Trigger.DELETE, 1, now=NOW) == ["b"]
-    assert engine.queries.edges(["a", "b", "c", "d"]) == []
+    assert engine.flow_store.edges(["a", "b", "c", "d"]) == []
     assert (row(engine, "c").state, row(engine, "d").state) == (State.PENDING, State.CANCELLED)
     assert row(engine, "d").reason == PARENT_FAILED
 
@@ -243,7 +243,7 @@ def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine
 def test_a_number_of_jobs_that_wait_for_each_other_is_deleted_at_once(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c", "d")
     assert sorted(engine.queries.move(the("a", "b", "c"), Trigger.DELETE, 9, now=NOW)) == ["a", "b", "c"]
-    assert (states(engine), engine.queries.edges(["d"])) == ({"d": State.CANCELLED}, [])
+    assert (states(engine), engine.flow_store.edges(["d"])) == ({"d": State.CANCELLED}, [])
 
 
 # -- flows
@@ -266,11 +266,11 @@ def test_flows_are_told_newest_first_with_their_jobs(engine: Engine) -> None:
         FlowSummary(two, open_ones),
         FlowSummary(one, {"completed": 1, "pending": 1}),
     ]
-    assert engine.queries.flows(9) == tallies
-    assert engine.queries.flows(2) == tallies[:2]
-    assert engine.queries.flows(9, before="f3") == tallies[1:]
-    assert engine.queries.flows(9, ids=["f1", "nowhere", "f3"]) == [tallies[0], tallies[2]]
-    assert engine.queries.flows(9, ids=["nowhere"]) == []
+    assert engine.flow_store.flows(9) == tallies
+    assert engine.flow_store.flows(2) == tallies[:2]
+    assert engine.flow_store.flows(9, before="f3") == tallies[1:]
+    assert engine.flow_store.flows(9, ids=["f1", "nowhere", "f3"]) == [tallies[0], tallies[2]]
+    assert engine.flow_store.flows(9, ids=["nowhere"]) == []
 
 
 def test_jobs_are_found_by_their_flow(engine: Engine) -> None:
@@ -279,9 +279,9 @@ def test_jobs_are_found_by_their_flow(engine: Engine) -> None:
     assert [job.id for job in engine.queries.find(Filter(flow="f"), 9).jobs] == ["b", "a"]
     assert [(job.id, job.flow) for job in engine.queries.get(["other"])] == [("other", None)]
     assert {job.flow for job in engine.queries.get(["a", "b"])} == {"f"}
-    assert engine.queries.count(Filter(flow="f")) == 2
-    assert engine.queries.count(Filter(flow="f", states=(State.WAITING,))) == 1
-    assert engine.queries.count(Filter(flow="nowhere")) == 0
+    assert engine.queries.count(Filter(flow="f")).jobs == 2
+    assert engine.queries.count(Filter(flow="f", states=(State.WAITING,))).jobs == 1
+    assert engine.queries.count(Filter(flow="nowhere")).jobs == 0
     assert sorted(engine.queries.move(Filter(flow="f"), Trigger.CANCEL, 9, now=NOW)) == ["a", "b"]
     assert row(engine, "other").state is State.PENDING
 
@@ -289,26 +289,26 @@ def test_jobs_are_found_by_their_flow(engine: Engine) -> None:
 def test_a_flow_disappears_with_the_last_of_its_jobs(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
     engine.queries.move(the("b"), Trigger.DELETE, 1, now=NOW)
-    assert [tally.jobs for tally in engine.queries.flows(9)] == [{"pending": 1}]
+    assert [tally.jobs for tally in engine.flow_store.flows(9)] == [{"pending": 1}]
     engine.queries.move(the("a"), Trigger.DELETE, 1, now=NOW)
-    assert (engine.queries.flows(9), engine.queries.find(Filter(flow="f"), 9).jobs) == ([], [])
+    assert (engine.flow_store.flows(9), engine.queries.find(Filter(flow="f"), 9).jobs) == ([], [])
 
 
 # -- the door and the room
 
 
 def test_a_full_queue_takes_nothing_of_a_plant(engine: Engine) -> None:
-    engine.queries.set_queue_rules("small", QueueRules(max_length=1))
+    engine.rule_store.set_rules("small", QueueRules(max_length=1))
     with pytest.raises(QueueFull):
         engine.insert([new_job("a", queue="small"), child("b", queue="small")], edges=[Dependency("a", "b")], now=NOW)
-    assert (states(engine), engine.queries.edges(["a"])) == ({}, [])
+    assert (states(engine), engine.flow_store.edges(["a"])) == ({}, [])
 
 
 def test_a_store_that_has_moved_takes_nothing_of_a_plant(engine: Engine) -> None:
     engine.transfer.set_status(StoreStatus("moved", "elsewhere", NOW))
     with pytest.raises(StoreMoved):
         plant_flow(engine, "f", "a", "b")
-    assert (states(engine), engine.queries.flows(9)) == ({}, [])
+    assert (states(engine), engine.flow_store.flows(9)) == ({}, [])
 
 
 # -- to another store
@@ -325,12 +325,12 @@ def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
         [new_job("x"), child("y", flow="f")], edges=[Dependency("x", "b", "hold"), Dependency("b", "y", "run")], now=NOW
     )
     settle(engine, succeed(claim_one(engine)))
-    job_exports, edges = engine.transfer.export_jobs(0, 100), engine.queries.edges(["a", "b", "x", "y"])
-    flows = engine.queries.flows(9)
+    job_exports, edges = engine.transfer.export_jobs(0, 100), engine.flow_store.edges(["a", "b", "x", "y"])
+    flows = engine.flow_store.flows(9)
     before = carried(engine)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 99, now=NOW)
-    assert (engine.queries.flows(9), engine.queries.edges(["a", "b", "x", "y"])) == ([], [])
+    assert (engine.flow_store.flows(9), engine.flow_store.edges(["a", "b", "x", "y"])) == ([], [])
     assert engine.transfer.import_jobs(job_exports) == 4
     for _ in range(2):
         engine.transfer.import_flows([tally.flow for tally in flows])
@@ -340,7 +340,7 @@ def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
         for job in engine.queries.get(["a", "b", "x", "y"])
     ]
     assert sorted(after) == sorted(before)
-    assert (engine.queries.flows(9), engine.queries.edges(["a", "b", "x", "y"])) == (flows, edges)
+    assert (engine.flow_store.flows(9), engine.flow_store.edges(["a", "b", "x", "y"])) == (flows, edges)
     settle(engine, succeed(claim_one(engine)))
     assert row(engine, "b").state is State.PENDING
 

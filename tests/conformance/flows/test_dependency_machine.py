@@ -192,14 +192,14 @@ class FamilyMachine(RuleBasedStateMachine):
     @invariant()
     def bonds_are_what_the_model_says(self) -> None:
         edges = {
-            (edge.parent, edge.child, edge.policy) for edge in self.engine.queries.edges(list(self.family.members))
+            (edge.parent, edge.child, edge.policy) for edge in self.engine.flow_store.edges(list(self.family.members))
         }
         assert edges == {(p, m.id, tie.policy) for m in self.family.members.values() for p, tie in m.ties.items()}
 
     @invariant()
     def the_flow_counts_its_jobs(self) -> None:
         members = [row for row in rows(self.engine).values() if row.flow == "f"]
-        tallies = self.engine.queries.flows(10)
+        tallies = self.engine.flow_store.flows(10)
         assert sum(sum(tally.jobs.values()) for tally in tallies) == len(members)
         assert len(tallies) == (1 if members else 0)
 

@@ -30,7 +30,9 @@ def test_of_parents_that_end_at_one_moment_one_is_the_last(engines: list[Engine]
         assert {found.id for found in claims} == set(parents)
         together(len(engines), lambda n: settle(engines[n], succeed(claims[n])))  # noqa: B023
         assert claim_one(engines[0]).id == child
-        assert len([entry for entry in engines[0].queries.history(child) if entry.event == Trigger.UNBLOCK]) == 1
+        assert (
+            len([entry for entry in engines[0].queries.details(child).history if entry.event == Trigger.UNBLOCK]) == 1
+        )
 
 
 def test_a_child_that_is_added_while_its_parent_ends_is_never_forgotten(engines: list[Engine]) -> None:
@@ -77,5 +79,5 @@ def test_a_parent_and_an_operator_agree_on_the_end_of_a_child(engines: list[Engi
         together(2, act)
         assert states(engines[0])[grandchild] is State.CANCELLED
         assert row(engines[0], child).state is State.CANCELLED
-        ends = [entry for entry in engines[0].queries.history(child) if entry.target == State.CANCELLED]
+        ends = [entry for entry in engines[0].queries.details(child).history if entry.target == State.CANCELLED]
         assert len(ends) == 1

@@ -34,7 +34,7 @@ def test_the_last_of_many_lets_the_child_run(engine: Engine) -> None:
     assert states(engine)["sum"] is State.WAITING
     assert settle(engine, succeed(held["d"]), succeed(held["c"])) == []
     assert claim_one(engine).id == "sum"
-    assert [entry.event for entry in engine.queries.history("sum")] == [Trigger.UNBLOCK]
+    assert [entry.event for entry in engine.queries.details("sum").history] == [Trigger.UNBLOCK]
 
 
 def test_one_that_got_something_to_wait_for_waits_and_those_beside_it_do_not(engine: Engine) -> None:

@@ -47,12 +47,12 @@ NASTY = [
 def test_every_job_of_a_batch_is_stored_and_called_new(engine: Engine, size: int) -> None:
     jobs = [new_job(f"j{number}") for number in range(size)]
     assert kinds(engine.insert(jobs, now=NOW)) == ["new"] * size
-    assert engine.queries.count(EVERYTHING) == size
+    assert engine.queries.count(EVERYTHING).jobs == size
 
 
 def test_an_empty_batch_is_no_error(engine: Engine) -> None:
     assert engine.insert([], now=NOW) == []
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 @pytest.mark.parametrize("companions", [0, 1])
@@ -116,7 +116,7 @@ def test_a_new_job_has_no_past(engine: Engine, companions: int) -> None:
     assert (stored.version, stored.attempt, stored.crashes, stored.releases) == (1, 0, 0, 0)
     empty = ("started_at", "finished_at", "worker", "lease_until", "result", "result_checksum", "progress", "reason")
     assert [getattr(stored, name) for name in empty] == [None] * len(empty)
-    assert engine.queries.history("job") == []
+    assert engine.queries.details("job").history == []
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.SCHEDULED, State.WAITING])
@@ -131,7 +131,7 @@ def test_a_repeated_insert_after_a_lost_reply_changes_nothing(engine: Engine) ->
     again = new_job("job", payload='["second"]', queue="other", tags=("two",))
     assert kinds(engine.insert([again], now=NOW)) == ["taken"]
     assert row(engine) == before
-    assert engine.queries.count(Filter(tag="two")) == 0
+    assert engine.queries.count(Filter(tag="two")).jobs == 0
 
 
 def test_taken_ids_in_a_batch_do_not_keep_the_others_out(engine: Engine) -> None:
@@ -146,7 +146,7 @@ def test_of_an_id_repeated_within_a_batch_the_first_is_stored(engine: Engine) ->
     batch = [new_job("a", payload="[1]"), new_job("a", payload="[2]"), new_job("b"), new_job("a", payload="[3]")]
     assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "new", "taken"]
     assert row(engine, "a").payload == "[1]"
-    assert engine.queries.count(EVERYTHING) == 2
+    assert engine.queries.count(EVERYTHING).jobs == 2
 
 
 @pytest.mark.parametrize("all_or_nothing", [True, False])
@@ -160,8 +160,8 @@ def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(
             engine.insert(batch, all_or_nothing=True, now=NOW)
     else:
         assert kinds(engine.insert(batch, now=NOW)) == ["taken" if number == 250 else "new" for number in range(300)]
-    assert engine.queries.count(EVERYTHING) == (1 if all_or_nothing else 300)
-    assert engine.queries.count(Filter(tag="t")) == (0 if all_or_nothing else 299)
+    assert engine.queries.count(EVERYTHING).jobs == (1 if all_or_nothing else 300)
+    assert engine.queries.count(Filter(tag="t")).jobs == (0 if all_or_nothing else 299)
     assert row(engine, "j250").payload == '["old"]'
 
 
@@ -202,7 +202,7 @@ def test_whole_refuses_an_id_repeated_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
         engine.insert([new_job("a"), new_job("b"), new_job("b")], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "b"
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 def test_whole_accepts_what_is_all_new(engine: Engine) -> None:
@@ -228,7 +228,7 @@ def test_any_text_is_stored_verbatim_and_never_run(engine: Engine, text: str, co
     assert (stored.id, stored.queue, stored.task, stored.payload) == (job.id, job.queue, job.task, text)
     (claimed,) = engine.exchange([], only(job.queue), now=NOW).claims
     assert (claimed.id, claimed.payload, claimed.metadata) == (job.id, text, text)
-    assert engine.queries.count(EVERYTHING) == 1 + companions
+    assert engine.queries.count(EVERYTHING).jobs == 1 + companions
 
 
 def test_a_zero_character_that_the_payload_writes_as_an_escape_survives(engine: Engine) -> None:

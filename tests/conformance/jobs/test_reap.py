@@ -60,7 +60,7 @@ def test_a_reaped_job_can_be_claimed_at_once(engine: Engine) -> None:
 def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> None:
     claimed = submit_and_claim(engine, worker="w9")
     engine.reap(10, now=RAN_OUT)
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.source, entry.target) == (Trigger.LEASE_EXPIRED, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (RAN_OUT, claimed.version + 1, 1, "w9")
     assert entry.started_at == NOW
@@ -79,7 +79,7 @@ def test_a_job_without_attempts_left_fails_as_worker_lost(store: StoreUnderTest)
     (dead_letter,) = store.dead_letters()
     assert (dead_letter.job_id, dead_letter.reason, dead_letter.status) == ("job", "worker_lost", "pending")
     assert dead_letter.snapshot["payload"] == '["x"]'
-    assert engine.queries.history("job")[0].target == State.FAILED
+    assert engine.queries.details("job").history[0].target == State.FAILED
 
 
 def test_a_job_that_keeps_killing_its_worker_is_given_up_after_its_attempts(engine: Engine) -> None:
@@ -106,7 +106,7 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     stored = row(engine)
     assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
     assert stored.finished_at == NOW + 3 * HOUR + LEASE
-    assert [entry.target for entry in engine.queries.history("job")] == ["pending", "pending", "failed"]
+    assert [entry.target for entry in engine.queries.details("job").history] == ["pending", "pending", "failed"]
     (dead_letter,) = engine.dead_letters.latest(["job"])
     assert (dead_letter.reason, dead_letter.status) == ("crash_loop", "pending")
     assert dead_letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
@@ -209,7 +209,7 @@ def test_a_late_settle_of_a_reaped_job_is_refused(engine: Engine) -> None:
     engine.reap(10, now=RAN_OUT)
     assert settle(engine, succeed(claimed), now=RAN_OUT) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LEASE_EXPIRED, "lease lost"]
+    assert [entry.event for entry in engine.queries.details("job").history] == [Trigger.LEASE_EXPIRED, "lease lost"]
 
 
 def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> None:
@@ -244,7 +244,7 @@ def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store:
     found = [row(engine, f"j{number}") for number in range(5)]
     assert [(job.attempt, job.crashes, job.releases) for job in found] == [(1, 1, 0)] * 2 + [(0, 0, 1)] * 3
     assert [job.version for job in found] == [3] * 5
-    events = [[entry.event for entry in engine.queries.history(job.id)] for job in found]
+    events = [[entry.event for entry in engine.queries.details(job.id).history] for job in found]
     assert events == [[Trigger.LEASE_EXPIRED]] * 2 + [[Trigger.RELEASE]] * 3
 
 
@@ -323,7 +323,7 @@ def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest,
     assert len(engine.reap(1, now=NOW, alive=True)) == 1
     assert len(engine.reap(10, now=NOW, alive=True)) == 1
     assert states(engine) == {"again": State.PENDING, "last": State.FAILED, "waits": State.SCHEDULED}
-    assert {entry.at for name in ("again", "last") for entry in engine.queries.history(name)} == {NOW}
+    assert {entry.at for name in ("again", "last") for entry in engine.queries.details(name).history} == {NOW}
     assert len(engine.exchange([succeed(each) for each in claims], None, now=NOW).refused) == 2
 
 
@@ -362,7 +362,9 @@ def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_m
         (State.FAILED, 1, 1),
         (State.FAILED, 1, 1),
     ]
-    assert [entry.detail for entry in engine.queries.history("again")] == ["its worker died before its end was stored"]
+    assert [entry.detail for entry in engine.queries.details("again").history] == [
+        "its worker died before its end was stored"
+    ]
 
 
 def test_a_dead_worker_without_jobs_is_buried_quietly(store: StoreUnderTest) -> None:

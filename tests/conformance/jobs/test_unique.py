@@ -116,7 +116,7 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     assert found(engine, tag="y") == found(engine, queue="mail") == ["job"]
     assert [queue.name for queue in engine.queries.queues()] == ["mail"]
-    assert engine.queries.history("job") == []
+    assert engine.queries.details("job").history == []
 
 
 def test_jobs_without_a_key_are_never_duplicates(engine: Engine) -> None:
@@ -180,7 +180,7 @@ def test_a_job_that_was_only_inserted_has_its_key_as_well(engine: Engine) -> Non
 @every_act
 def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state: State) -> None:
     bring(engine, state, "there", unique_key="key", payload='["old"]')
-    before, filed = row(engine, "there"), engine.queries.history("there")
+    before, filed = row(engine, "there"), engine.queries.details("there").history
     new = candidate("new", act, where=(UniqueCondition((state,)),), queue="elsewhere", payload='["new"]')
     updates = act in ("replace", "reschedule")
     kind = "existing" if updates and state not in NOT_STARTED else KINDS[act]
@@ -188,16 +188,16 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
     assert list(rows(engine)) == ["there"], "the new one is not stored"
     if kind in ("existing", "refused"):
         assert row(engine, "there") == before
-        assert engine.queries.history("there") == filed
+        assert engine.queries.details("there").history == filed
         assert [queue.name for queue in engine.queries.queues()] == ["default"]
     else:
         after = row(engine, "there")
         assert after.payload == ('["new"]' if act == "replace" else '["old"]')
         assert after.queue == ("elsewhere" if act == "replace" else "default")
         assert (after.version, after.run_at) == (before.version + 1, NOW)
-        entry = engine.queries.history("there")[-1]
+        entry = engine.queries.details("there").history[-1]
         assert (entry.event, entry.at, entry.source, entry.target) == (Trigger.UPDATE, NOW + SECOND, state, after.state)
-        assert len(engine.queries.history("there")) == len(filed) + 1
+        assert len(engine.queries.details("there").history) == len(filed) + 1
 
 
 @pytest.mark.parametrize("state", sorted(State))
@@ -502,7 +502,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
         insert_batch(engine, batch, all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "there"
     assert rows(engine) == before
-    assert engine.queries.history("mine") == []
+    assert engine.queries.details("mine").history == []
     assert (found(engine, tag="t"), found(engine, tag="old")) == ([], ["mine"])
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
     assert [kind for kind, _ in insert_unique(engine, *batch)].count("refused") == 1
@@ -756,7 +756,7 @@ def test_amendments_at_once_are_all_counted(store: StoreUnderTest, act: Act) -> 
     assert sorted(kinds) == sorted(["new"] + [KINDS[act]] * 79)
     (only_one,) = rows(engines[0]).values()
     assert only_one.version == 80
-    assert [entry.version for entry in engines[0].queries.history(only_one.id)] == list(range(2, 81))
+    assert [entry.version for entry in engines[0].queries.details(only_one.id).history] == list(range(2, 81))
 
 
 def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: StoreUnderTest) -> None:

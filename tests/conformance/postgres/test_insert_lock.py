@@ -147,7 +147,7 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, operator = store.open(), store.open()
-    operator.queries.set_queue_rules("default", QueueRules(concurrency=3))
+    operator.rule_store.set_rules("default", QueueRules(concurrency=3))
     worker.insert([new_job("job")], now=NOW)
     take = settle_and_claim.claim_limited
 

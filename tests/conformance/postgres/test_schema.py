@@ -89,10 +89,10 @@ def test_a_schema_and_its_tables_are_made_by_their_first_use(
     url: str, open_engine: Open, db: psycopg.Connection[Any]
 ) -> None:
     engine = open_engine(url)
-    assert engine.schema() == (0, schema.CURRENT)
+    assert engine.maintenance.schema() == (0, schema.CURRENT)
     assert tables(db, url) == {}
     engine.insert([new_job("job")], now=NOW)
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
     assert ids(claim(engine)) == ["job"]
 
 
@@ -106,12 +106,12 @@ def test_a_fresh_schema_is_made_ready_even_where_migrations_are_by_hand(url: str
 def test_any_operation_may_be_the_first(url: str, open_engine: Open, first: str) -> None:
     engine = open_engine(url)
     acts: dict[str, Callable[[], object]] = {
-        "desk": lambda: engine.queries.count(EVERYTHING),
+        "desk": lambda: engine.queries.count(EVERYTHING).jobs,
         "bell": lambda: engine.listen("work").close(),
         "reap": lambda: engine.reap(1, now=NOW),
         "sign off": lambda: engine.unregister_worker("w1"),
         "ring": lambda: engine.ring("work"),
-        "facts": engine.facts,
+        "facts": engine.maintenance.facts,
         "check": engine.maintenance.inspect,
     }
     acts[first]()
@@ -188,7 +188,7 @@ def test_older_tables_are_brought_up_to_date_without_a_time_limit_and_keep_their
     with_migration(monkeypatch, f"SET LOCAL search_path = {name_in(older)}; {NEXT}")
     engine = open_engine(older)
     assert ids(claim(engine)) == ["job"]
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
     assert db.execute(f"SELECT time_limit FROM {name_in(older)}.headrace_tags_next").fetchone() == ("0",)
 
 
@@ -217,7 +217,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
     acts: list[Callable[[], object]] = [
         lambda: engine.insert([new_job("other")], now=NOW),
         lambda: claim(engine),
-        lambda: engine.queries.count(EVERYTHING),
+        lambda: engine.queries.count(EVERYTHING).jobs,
         lambda: engine.reap(1, now=NOW),
         engine.migrate,
         lambda: engine.listen("work"),
@@ -226,7 +226,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
         with pytest.raises(SchemaMismatch, match="Upgrade headrace here; nothing was changed") as caught:
             act()
         assert f"of version {schema.CURRENT + 7}, written by a newer headrace" in str(caught.value)
-    assert engine.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
     assert tables(db, older) == before
 
 
@@ -236,7 +236,7 @@ def test_tables_of_before_the_first_release_are_refused_with_what_to_do(
     db.execute(f"UPDATE {name_in(older)}.headrace_schema SET name = 'foundation'")
     before = tables(db, older)
     engine = open_engine(older)
-    acts: list[Callable[[], object]] = [engine.migrate, lambda: claim(engine), engine.facts]
+    acts: list[Callable[[], object]] = [engine.migrate, lambda: claim(engine), engine.maintenance.facts]
     for act in acts:
         with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new schema; nothing was changed"):
             act()
@@ -250,7 +250,7 @@ def test_newer_tables_that_still_serve_this_version_are_used_as_they_are(
     engine = open_engine(older)
     assert ids(claim(engine)) == ["job"]
     assert engine.migrate() == []
-    assert engine.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -268,7 +268,7 @@ def test_a_migration_that_fails_half_way_leaves_nothing_behind(
         with pytest.raises(psycopg.ProgrammingError):
             act()
     assert tables(db, url) == before
-    assert engine.schema()[0] == (0 if fresh else schema.CURRENT - 1)
+    assert engine.maintenance.schema()[0] == (0 if fresh else schema.CURRENT - 1)
     made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
     assert db.execute(made, [f"{name_in(url)}%"]).fetchone() == (0 if fresh else 1,)
 
@@ -340,7 +340,7 @@ def test_any_name_that_is_let_in_works(database: str, open_engine: Open, name: s
     bell = engine.listen("work")
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     assert ids(claim(engine)) == ["job"]
-    assert engine.facts()["schema_name"] == name
+    assert engine.maintenance.facts()["schema_name"] == name
     assert isinstance(engine.maintenance.inspect(NOW), list)
     bell.close()
 
@@ -356,7 +356,7 @@ def test_a_role_whose_search_path_leads_elsewhere_works_in_its_schema_and_nowher
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     engine.exchange([], want(), now=NOW)
     engine.reap(10, now=NOW)
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
     assert engine.maintenance.inspect(NOW) is not None
     for table in ("jobs", "queues", "schema", "store", "workers"):
         assert db.execute(f"SELECT count(*) FROM decoy.headrace_{table}").fetchone() == (0,)

@@ -219,7 +219,7 @@ def test_a_transaction_that_breaks_off_before_its_commit_is_done_anew(
 
     assert server.transact(act) == "done"
     assert len(set(rounds)) == 2
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 def test_a_server_that_breaks_off_every_time_is_an_error_in_the_end(
@@ -305,7 +305,7 @@ def test_what_the_database_undid_is_done_anew(engine: PostgresEngine, server: Co
 
     assert server.transact(act) == "done"
     assert len(rounds) == 3
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 @pytest.mark.slow
@@ -569,12 +569,12 @@ def test_a_read_only_server_is_told_with_what_to_do_and_may_be_read(store: Store
     for act in (lambda: engine.insert([new_job("other")], now=NOW), lambda: claim(engine)):
         with pytest.raises(EngineUnavailable, match=r"read-only .* use the address of the primary"):
             act()
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
 
 
 def test_tables_that_are_gone_are_told_with_what_to_do(engine: PostgresEngine, store: StoreUnderTest) -> None:
     servers.drop(store.address)
-    for act in (lambda: engine.queries.count(EVERYTHING), lambda: engine.insert([new_job("job")], now=NOW)):
+    for act in (lambda: engine.queries.count(EVERYTHING).jobs, lambda: engine.insert([new_job("job")], now=NOW)):
         with pytest.raises(EngineUnavailable, match=r"`headrace migrate` creates (it|them) again"):
             act()
     assert engine.migrate() == ["0001_initial"]
@@ -680,7 +680,7 @@ def test_a_pooler_that_was_not_announced_is_guessed(engine: PostgresEngine, monk
 def test_jobs_that_a_crash_of_the_server_would_lose_are_warned_of(store: StoreUnderTest, open_engine: Open) -> None:
     careless = open_engine(f"{store.address}&options=-c%20synchronous_commit%3Doff")
     assert any("synchronous_commit is off" in finding for finding in map(str, careless.maintenance.inspect(NOW)))
-    assert careless.facts()["synchronous_commit"] == "off"
+    assert careless.maintenance.facts()["synchronous_commit"] == "off"
     assert not any(
         "synchronous_commit" in finding for finding in map(str, open_engine(store.address).maintenance.inspect(NOW))
     )
@@ -711,7 +711,7 @@ def test_jobs_under_workers_that_never_signed_on_are_counted(engine: PostgresEng
 
 
 def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: StoreUnderTest) -> None:
-    facts = engine.facts()
+    facts = engine.maintenance.facts()
     assert facts["engine"] == "postgresql"
     assert facts["schema"] == facts["schema_expected"]
     assert int(facts["size"]) > 0

@@ -54,7 +54,7 @@ def known(engine: Engine) -> dict[str, QueueRules]:
 
 
 def at_most(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.queries.set_queue_rules(queue, QueueRules(max_length=jobs))
+    engine.rule_store.set_rules(queue, QueueRules(max_length=jobs))
 
 
 def some(count: int, prefix: str = "j", queue: str = "default") -> list[NewJob]:
@@ -190,7 +190,7 @@ def test_exactly_full_is_allowed_and_one_more_is_not(engine: Engine, length: int
     at_most(engine, length)
     assert is_stored(engine, some(length))
     assert not is_stored(engine, [new_job("one more")])
-    assert engine.queries.count(EVERYTHING) == length
+    assert engine.queries.count(EVERYTHING).jobs == length
 
 
 @pytest.mark.parametrize("all_or_nothing", [False, True])
@@ -202,7 +202,7 @@ def test_a_batch_with_too_many_is_refused_as_a_whole(engine: Engine, size: int, 
     with pytest.raises(QueueFull):
         engine.insert(batch, all_or_nothing=all_or_nothing, now=NOW)
     assert list(rows(engine)) == ["there"]
-    assert engine.queries.count(Filter(tag="t")) == 0
+    assert engine.queries.count(Filter(tag="t")).jobs == 0
     assert is_stored(engine, batch[1:])
 
 
@@ -309,7 +309,7 @@ def test_a_job_that_retries_returns_to_a_queue_that_filled_up_meanwhile(engine: 
 def test_a_shorter_rule_keeps_the_jobs_that_are_there(engine: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(engine, 2)
-    assert engine.queries.count(EVERYTHING) == 5
+    assert engine.queries.count(EVERYTHING).jobs == 5
     claim(engine, 3)
     assert not is_stored(engine, [new_job("new")])
     claim(engine, 1)
@@ -371,7 +371,7 @@ def test_an_admission_with_too_many_undoes_all_of_it(engine: Engine) -> None:
     with pytest.raises(QueueFull):
         insert_unique(engine, batch, now=NOW)
     assert rows(engine) == {"there": before}
-    assert engine.queries.history("there") == []
+    assert engine.queries.details("there").history == []
     assert [result.kind for result in insert_unique(engine, batch[:2], now=NOW)] == ["replaced", "new"]
 
 
@@ -397,7 +397,7 @@ def test_many_that_fill_a_queue_at_once_never_overfill_it(store: StoreUnderTest,
         return sum(size * is_stored(engines[number], some(size, f"{number}-{turn}-")) for turn in range(12))
 
     assert sum(together(THREADS, fill)) == fit
-    assert engines[0].queries.count(EVERYTHING) == fit
+    assert engines[0].queries.count(EVERYTHING).jobs == fit
 
 
 def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -> None:
@@ -415,7 +415,7 @@ def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -
         return kinds
 
     kinds = [kind for one in together(THREADS, fill) for kind in one]
-    assert kinds.count("new") == engines[0].queries.count(EVERYTHING) == 20
+    assert kinds.count("new") == engines[0].queries.count(EVERYTHING).jobs == 20
     assert kinds.count("existing") == 20 * (THREADS - 1)
 
 
@@ -430,7 +430,7 @@ def test_batches_that_name_the_queues_in_opposite_order_do_not_block_each_other(
         return sum(is_stored(engines[number], batch) for batch in batches)
 
     assert sum(together(4, fill)) == 60
-    assert engines[0].queries.count(EVERYTHING) == 180
+    assert engines[0].queries.count(EVERYTHING).jobs == 180
 
 
 def test_a_schedule_does_not_fire_into_a_full_queue(engine: Engine) -> None:

@@ -53,7 +53,7 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     assert {(dead_letter.job_id, dead_letter.reason) for dead_letter in dead_letters} == {
         (name, "corrupt_record") for name in names
     }
-    assert engine.queries.count(Filter(states=(State.FAILED,))) == len(names)
+    assert engine.queries.count(Filter(states=(State.FAILED,))).jobs == len(names)
     assert sorted(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
     assert _damage(engine) == []
 
@@ -151,8 +151,8 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     for kind in ("history", "logs"):
         entry = inside.client.lindex(inside.key(f"{kind}:{number}"), 0)
         inside.client.lset(inside.key(f"{kind}:{number}"), 0, entry[: len(entry) // 2])
-    assert [line.message for line in engine.queries.logs("job")][-1] == "second"
-    assert len(engine.queries.history("job")) == 1
+    assert [line.message for line in engine.queries.details("job").logs][-1] == "second"
+    assert len(engine.queries.details("job").history) == 1
     [dead_letter_id] = inside.client.hkeys(inside.key("dead_letters"))
     packed = inside.client.hget(inside.key("dead_letters"), dead_letter_id)
     inside.client.hset(inside.key("dead_letters"), dead_letter_id, packed[: len(packed) // 2])

@@ -94,11 +94,11 @@ def test_large_flows_are_counted_a_few_at_a_time(redis_engine: RedisEngine, monk
     for number in range(7):
         jobs = [new_job(f"{number}-{place}", flow=f"f{number}") for place in range(3)]
         redis_engine.insert(jobs, edges=[], flow=FlowRow(f"f{number}", "", NOW), now=NOW)
-    whole = redis_engine.queries.flows(9)
+    whole = redis_engine.flow_store.flows(9)
     monkeypatch.setattr(queries, "_FLOW_SCAN_SIZE", 5)
     for limit in (1, 2, 6, 7, 9):
-        assert redis_engine.queries.flows(limit) == whole[:limit]
-    assert redis_engine.queries.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]
+        assert redis_engine.flow_store.flows(limit) == whole[:limit]
+    assert redis_engine.flow_store.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]
 
 
 def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, inside: Inside) -> None:
@@ -150,7 +150,7 @@ def test_a_damaged_child_keeps_no_other_from_going_on(redis_engine: RedisEngine,
     done = {claimed.id: claimed for claimed in claim(redis_engine)}
     assert settle(redis_engine, succeed(done["a"]), fail(done["b"])) == []
     assert row(redis_engine, "c").state is State.CANCELLED
-    assert [edge.child for edge in redis_engine.queries.edges(["a"])] == ["good"]
+    assert [edge.child for edge in redis_engine.flow_store.edges(["a"])] == ["good"]
 
 
 def test_a_settle_looks_at_no_kin_where_there_is_none(quiet_store: RedisEngine, quiet_redis: RedisServer) -> None:

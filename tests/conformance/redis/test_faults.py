@@ -107,7 +107,7 @@ def test_an_insert_whose_answer_was_lost_knows_its_own_jobs_again(
         fresh = engine.insert([new_job(f"j{number}") for number in range(size)], all_or_nothing=all_or_nothing, now=NOW)
     assert len(told) == 1
     assert kinds(fresh) == ["new"] * size
-    assert engine.queries.count(EVERYTHING) == size
+    assert engine.queries.count(EVERYTHING).jobs == size
 
 
 def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_again(
@@ -254,7 +254,7 @@ def test_more_threads_than_connections_wait_for_their_turn(server: OwnRedis, eng
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert narrow.queries.count(EVERYTHING) == 20
+    assert narrow.queries.count(EVERYTHING).jobs == 20
     clients = [client for client in server.client.client_list() if client["cmd"] == "evalsha"]
     assert len(clients) <= 3
     narrow.close()
@@ -318,8 +318,8 @@ def test_what_makes_room_works_without_memory(full: RedisEngine) -> None:
     maintenance_task = RetentionTask(full, Settings(), 60.0, lambda: None)
     while maintenance_task.do() == 0.0:  # they ended long ago, by the server's clock
         pass
-    assert full.queries.count(Filter(states=(State.COMPLETED, State.CANCELLED))) == 0
-    assert full.queries.count(Filter(states=(State.FAILED,))) == 1
+    assert full.queries.count(Filter(states=(State.COMPLETED, State.CANCELLED))).jobs == 0
+    assert full.queries.count(Filter(states=(State.FAILED,))).jobs == 1
 
 
 def test_a_replica_says_so() -> None:
@@ -383,7 +383,7 @@ def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis
 
 def test_facts_tell_what_is_there(engine: RedisEngine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    facts = engine.facts()
+    facts = engine.maintenance.facts()
     assert (facts["engine"], facts["jobs"], facts["prefix"], facts["role"]) == ("redis", 1, "headrace", "master")
     assert (facts["append_only_file"], facts["eviction"]) == ("on", "noeviction")
 

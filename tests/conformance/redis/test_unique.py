@@ -290,7 +290,7 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.queries.set_queue_rules("default", QueueRules(max_length=2))
+    engine.rule_store.set_rules("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
         results = insert_unique(
             engine, [candidate("a", "refuse"), candidate("b", "refuse", key="b")], all_or_nothing=True, now=NOW
@@ -380,7 +380,7 @@ def test_a_job_that_two_firings_of_one_call_name_is_stored_once(redis_engine: Re
     both = [firing(schedule(name), new_job("a", payload=name)) for name in ("one", "two")]
     assert times.fire(both, now=NOW) == [True, True]
     assert [job.payload for job in rows(redis_engine).values()] == ["one"]
-    assert redis_engine.queries.count(EVERYTHING) == len(claim(redis_engine)) == 1
+    assert redis_engine.queries.count(EVERYTHING).jobs == len(claim(redis_engine)) == 1
 
 
 def test_a_schedule_may_fire_twice_in_one_call(redis_engine: RedisEngine) -> None:

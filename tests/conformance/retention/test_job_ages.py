@@ -57,7 +57,7 @@ def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[J
 def age_of(engine: Engine, job_id: str = "job") -> JobAge:
     """What the walk tells of this job, which is what its row and history tell."""
     (found,) = [job for job in walk(engine) if job.id == job_id]
-    assert found == job_age_of(row(engine, job_id), engine.queries.history(job_id))
+    assert found == job_age_of(row(engine, job_id), engine.queries.details(job_id).history)
     return found
 
 
@@ -254,7 +254,7 @@ def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, sta
     stored = row(engine)
     assert (stored.state, stored.reason, stored.finished_at) == (State.FAILED, "staleness_timeout", LATER)
     assert (stored.version, stored.attempt, stored.lease_until) == (before.version + 1, before.attempt, None)
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert (entry.event, entry.source, entry.target) == (Trigger.STALE, state, State.FAILED)
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
     dead_letters = engine.dead_letters.latest(["job"])
@@ -276,7 +276,7 @@ def test_a_job_that_moved_on_is_left_alone(engine: Engine, action: OnStale) -> N
     seen = row(engine).version
     claimed = claim_one(engine)
     assert not mark_stale(engine, action, version=seen)
-    assert (row(engine).state, engine.queries.history("job")) == (State.RUNNING, [])
+    assert (row(engine).state, engine.queries.details("job").history) == (State.RUNNING, [])
     assert settle(engine, succeed(claimed)) == []
     assert not mark_stale(engine, action)
     assert not mark_stale(engine, action, "nowhere", 1)
@@ -296,7 +296,7 @@ def test_a_review_changes_nothing_and_is_filed_once_for_a_version(engine: Engine
     assert mark_stale(engine, "review")
     assert not mark_stale(engine, "review")
     assert row(engine) == before
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.source, entry.target) == ("review", "pending", "pending")
     assert (entry.version, entry.at, entry.detail) == (before.version, LATER, "too long (review)")
     claimed = claim_one(engine, now=LATER)

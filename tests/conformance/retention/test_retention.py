@@ -142,9 +142,9 @@ def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None
     check_held(engine, "a", held=True)
     settle(engine, succeed(claim_one(engine)))
     check_held(engine, "a", held=False)
-    assert [tally.flow.id for tally in engine.queries.flows(5)] == ["f"]
+    assert [tally.flow.id for tally in engine.flow_store.flows(5)] == ["f"]
     check_held(engine, "b", held=False)
-    assert engine.queries.flows(5) == []
+    assert engine.flow_store.flows(5) == []
 
 
 def test_a_flow_does_not_stay_for_another_one(engine: Engine) -> None:
@@ -221,16 +221,21 @@ def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     settle(engine, fail(claimed))
     engine.dead_letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
     engine.retention_store.delete([lease(engine)])
-    assert (rows(engine), engine.queries.history("job"), engine.queries.logs("job"), engine.queries.steps("job")) == (
+    assert (
+        rows(engine),
+        engine.queries.details("job").history,
+        engine.queries.details("job").logs,
+        engine.queries.details("job").steps,
+    ) == (
         {},
         [],
         [],
         [],
     )
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
     assert engine.queries.finished(["job"]) == {"job"}
     assert kinds(engine.insert([new_job("job", tags=("red",))], now=NOW)) == ["new"]
-    assert engine.queries.history("job") == []
+    assert engine.queries.details("job").history == []
 
 
 def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:

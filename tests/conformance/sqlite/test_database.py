@@ -50,14 +50,14 @@ def test_an_exception_undoes_the_whole_transaction_and_frees_the_file(engine: Sq
 
     with pytest.raises(KeyError):
         fail_half_way()
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
     assert kinds(engine.insert([new_job("next")], now=NOW)) == ["new"]
 
 
 def test_reads_are_not_held_up_by_a_write_and_see_only_what_is_committed(engine: SqliteEngine) -> None:
     with engine.store.writing() as db:
         db.execute("DELETE FROM headrace_jobs")
-        assert engine.queries.count(EVERYTHING) == 1
+        assert engine.queries.count(EVERYTHING).jobs == 1
 
 
 def test_a_listener_without_a_socket_notices_what_was_stored_while_its_connection_was_closed(

@@ -134,7 +134,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
     assert free() > 0, "some is kept for what comes"
     engine.maintenance.optimize()
     assert free() == 0
-    assert engine.queries.count(Filter()) == 500
+    assert engine.queries.count(Filter()).jobs == 500
 
 
 def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
@@ -204,7 +204,7 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
     assert finding.code == "outgrown_busy"
     assert "9%" in finding.sentence
     assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
-    assert engine.facts()["late_writes"] == "9.0% of 10000"
+    assert engine.maintenance.facts()["late_writes"] == "9.0% of 10000"
     assert engine.maintenance.store_load(NOW).busy == 0.09
     assert engine.maintenance.store_load(NOW + 2 * HOUR).busy == 0
 
@@ -226,7 +226,7 @@ def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(engine: Sqlit
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
         assert scalar(db, "SELECT count(*) FROM headrace_jobs") == 2000
         assert scalar(db, "PRAGMA integrity_check") == "ok"
-    assert engine.queries.count(Filter(states=(State.PENDING,))) == 2000 + steps
+    assert engine.queries.count(Filter(states=(State.PENDING,))).jobs == 2000 + steps
 
 
 def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: SqliteEngine, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: S
     assert [row.id for row in other.queries.get(["old", "new"])] == ["old"]
     other.insert([new_job("newer")], now=NOW)
     assert claim_one(engine).id == "old"
-    assert engine.facts()["journal_mode"] == "wal"
+    assert engine.maintenance.facts()["journal_mode"] == "wal"
 
 
 def test_a_changed_schema_is_found(engine: SqliteEngine) -> None:

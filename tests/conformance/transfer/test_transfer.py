@@ -275,7 +275,7 @@ def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnder
         assert refused.acquire(timeout=PATIENCE), "a producer was not refused"
         thread.join(PATIENCE)
     assert there == {"first", *accepted}
-    assert engine.queries.count(EVERYTHING) == len(there)
+    assert engine.queries.count(EVERYTHING).jobs == len(there)
 
 
 @every_notice
@@ -310,14 +310,14 @@ def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderT
         thread.start()
     started.wait(PATIENCE)
     running = Filter(states=(State.RUNNING,))
-    while engine.queries.count(running) < 40:
+    while engine.queries.count(running).jobs < 40:
         assert all(thread.is_alive() for thread in threads)
     engine.transfer.set_status(store_status)
-    then = engine.queries.count(running)
+    then = engine.queries.count(running).jobs
     closed.set()
     for thread in threads:
         thread.join(PATIENCE)
-    assert engine.queries.count(running) == then < 3000
+    assert engine.queries.count(running).jobs == then < 3000
 
 
 @every_notice
@@ -330,7 +330,7 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_st
     answer = engine.exchange([succeed(done), retry(again, LATER)], None, [log(lost, "still here")], now=NOW)
     assert answer.refused == []
     assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.RUNNING}
-    assert [line.message for line in engine.queries.logs("lost")] == ["still here"]
+    assert [line.message for line in engine.queries.details("lost").logs] == ["still here"]
     liveness.close()
 
 
@@ -486,9 +486,9 @@ def test_a_parcel_is_the_job_with_everything_that_was_filed_about_it(engine: Eng
     engine.insert([new_job("second")], now=NOW)
     first, second = engine.transfer.export_jobs(0, 10)
     assert [first.job, second.job] == [row(engine, "first"), row(engine, "second")]
-    assert first.history == engine.queries.history("first")
+    assert first.history == engine.queries.details("first").history
     assert [history_row.error_message for history_row in first.history] == ["once", "twice"]
-    assert first.logs == engine.queries.logs("first")
+    assert first.logs == engine.queries.details("first").logs
     assert [line.message for line in first.logs] == ["one", "two"]
     assert (second.history, second.logs) == ([], [])
 
@@ -550,10 +550,9 @@ def test_the_desk_finds_what_was_unpacked(engine: Engine, target: Engine) -> Non
     for which in (Filter(tag="red"), Filter(tag="ö'\"x"), Filter(task="work"), Filter(text="ßß"), Filter(worker="w1")):
         found = [job.id for job in theirs.find(which, 100).jobs]
         assert found == [job.id for job in ours.find(which, 100).jobs] != []
-        assert theirs.count(which) == len(found)
+        assert theirs.count(which).jobs == len(found)
     for job_id in rows(engine):
-        assert theirs.history(job_id) == ours.history(job_id)
-        assert theirs.logs(job_id) == ours.logs(job_id)
+        assert theirs.details(job_id) == ours.details(job_id)
     everybody = set(rows(engine))
     assert theirs.finished(everybody) == ours.finished(everybody)
     assert [queue.name for queue in theirs.queues()] == [queue.name for queue in ours.queues()]
@@ -667,7 +666,7 @@ def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: Stor
     unpacked = sum(target.transfer.import_jobs(job_exports[place : place + 20]) for place in range(0, 400, 20))
     thread.join(PATIENCE)
     assert unpacked + submitted.count("new") == 400
-    assert target.queries.count(EVERYTHING) == 400
+    assert target.queries.count(EVERYTHING).jobs == 400
 
 
 # -- queues

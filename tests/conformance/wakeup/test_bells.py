@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.jobs.states import Trigger
-from headrace.engines.protocol.engine import Bell, Engine
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     LEASE,
@@ -188,7 +189,7 @@ def test_what_concerns_a_waiter_wakes_it(store: StoreUnderTest, topic: str, act:
 def test_a_job_stored_between_a_look_and_the_wait_is_not_slept_over(store: StoreUnderTest) -> None:
     worker, client = store.open(), store.open()
     bell = worker.listen("work")
-    assert worker.queries.count(EVERYTHING) == 0
+    assert worker.queries.count(EVERYTHING).jobs == 0
     client.insert([new_job("job")], now=NOW)
     assert bell.wait(PATIENCE)
     assert claim_one(worker).id == "job"

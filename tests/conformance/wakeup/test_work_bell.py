@@ -34,7 +34,7 @@ Act = Callable[[], object]
 
 
 def limited(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(concurrency=1))
+    engine.rule_store.set_rules("default", QueueRules(concurrency=1))
 
 
 def settled(end: Callable[[Lease], object]) -> Callable[[Engine], Act]:
@@ -97,10 +97,10 @@ ACTS: dict[str, Callable[[Engine], Act]] = {
         lambda engine: engine.queries.update("job", JobUpdate(queue="open"), now=NOW),
     ),
     "a queue that goes on": after(paused, lambda engine: engine.queries.pause_queue("default", False)),
-    "a queue without its limit": after(limited, lambda engine: engine.queries.set_queue_rules("default", QueueRules())),
+    "a queue without its limit": after(limited, lambda engine: engine.rule_store.set_rules("default", QueueRules())),
     "a task without its pause": after(
-        lambda engine: engine.queries.set_task_rules("task", TaskRules(paused=True)),
-        lambda engine: engine.queries.set_task_rules("task", TaskRules()),
+        lambda engine: engine.rule_store.set_rules("task", TaskRules(paused=True)),
+        lambda engine: engine.rule_store.set_rules("task", TaskRules()),
     ),
     "a lease that ran out": after(submit_and_claim, lambda engine: engine.reap(10, now=NOW + LEASE + HOUR)),
 }

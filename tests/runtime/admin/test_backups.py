@@ -68,8 +68,8 @@ def test_a_backup_of_any_store_restores_to_any_store(
     now = source.clock.now()
     flow_jobs = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
     source.insert(flow_jobs, edges=[Dependency("parent", "child", "hold")], flow=FlowRow("f", "flow", now))
-    source.queries.set_queue_rules("mail", QueueRules(max_length=9_000_000))
-    source.queries.set_task_rules("work", TaskRules(concurrency=7))
+    source.rule_store.set_rules("mail", QueueRules(max_length=9_000_000))
+    source.rule_store.set_rules("work", TaskRules(concurrency=7))
     source.schedule_store.put(schedule("tick"), new=True)
     source.renew(worker_row("old", seen_at=now), [], 0)
     before, running = without_nul(contents(source)), states(source)
@@ -87,11 +87,11 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert {rows(target)[name].attempt for name in ran} == {0}, "no attempt is lost"
     assert dead_letters(target) == dead_letters(source)
     assert target.queries.queues() == source.queries.queues()
-    assert target.queries.tasks() == source.queries.tasks()
+    assert target.rule_store.tasks() == source.rule_store.tasks()
     assert target.schedule_store.all() == source.schedule_store.all()
-    assert target.queries.edges(["child"]) == source.queries.edges(["child"])
-    assert [summary.flow for summary in target.queries.flows(9)] == [
-        summary.flow for summary in source.queries.flows(9)
+    assert target.flow_store.edges(["child"]) == source.flow_store.edges(["child"])
+    assert [summary.flow for summary in target.flow_store.flows(9)] == [
+        summary.flow for summary in source.flow_store.flows(9)
     ]
     assert target.queries.workers() == []
     assert target.transfer.store_status() is None
@@ -108,7 +108,7 @@ def test_a_restored_store_goes_on(make_store: Callable[[str, str], Engine], sour
     assert sorted(claim.id for claim in again) == ["a", "b"]
     assert source.exchange([succeed(claim) for claim in again], None).refused == []
     source.insert([new_job("c")])
-    assert source.queries.count(Filter(states=(State.COMPLETED,))) == 2
+    assert source.queries.count(Filter(states=(State.COMPLETED,))).jobs == 2
 
 
 def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
@@ -121,7 +121,7 @@ def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
     assert states(source) == {"old": State.CANCELLED, "new": State.PENDING}
     assert backups.restore(source, folder / "copy.db", replace_all=True).jobs == 1
     assert states(source) == {"old": State.PENDING}
-    assert source.queries.count(Filter(tag="t")) == 1
+    assert source.queries.count(Filter(tag="t")).jobs == 1
 
 
 def test_a_process_that_enqueued_before_a_restore_may_go_on(engine_name: str, folder: Path) -> None:
@@ -304,7 +304,7 @@ def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(so
     backups._fill(folder / "copy.db", view, None, in_use=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert states(copy) == {"one": State.PENDING, "two": State.WAITING, "helper": State.PENDING}
-        assert copy.queries.edges(["two"]) == [Dependency("helper", "two")]
+        assert copy.flow_store.edges(["two"]) == [Dependency("helper", "two")]
 
 
 @pytest.mark.engines("postgres", "redis")

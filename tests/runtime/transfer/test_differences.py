@@ -209,7 +209,7 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
     made = StoreCopy(source, target)
     made.run(0)
     [difference] = made.verify().differences
-    count = source.queries.count(Filter(queue=hidden.queue))
+    count = source.queries.count(Filter(queue=hidden.queue)).jobs
     assert str(difference) == f"queue {hidden.queue} has {count} jobs by its count, of which {count - 1} were found"
 
 
@@ -237,6 +237,6 @@ def test_why_names_the_store_status(source: Engine, store_status: StoreStatus, e
     source.insert([new_job("waits"), new_job("runs", queue="mail")])
     claim_from(source, "mail")
     now = source.clock.now()
-    assert explain(row(source, "waits"), source.queries, now, store_status).cause.startswith(expected)
-    assert explain(row(source, "runs"), source.queries, now, store_status).cause.startswith("It is running")
-    assert "No worker is alive" in explain(row(source, "waits"), source.queries, now).cause
+    assert explain(row(source, "waits"), source, now, store_status).cause.startswith(expected)
+    assert explain(row(source, "runs"), source, now, store_status).cause.startswith("It is running")
+    assert "No worker is alive" in explain(row(source, "waits"), source, now).cause

@@ -124,9 +124,9 @@ def test_rules_arrive_over_those_of_an_unused_store(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
-    source.queries.set_queue_rules("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
-    source.queries.set_task_rules("send", TaskRules(paused=True))
-    target.queries.set_task_rules("send", TaskRules(concurrency=1))
+    source.rule_store.set_rules("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
+    source.rule_store.set_rules("send", TaskRules(paused=True))
+    target.rule_store.set_rules("send", TaskRules(concurrency=1))
     source.staleness_store.declare_policy([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
     source.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
     target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=5))
@@ -136,7 +136,7 @@ def test_rules_arrive_over_those_of_an_unused_store(
     assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.queries.queues()] == [
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
-    assert target.queries.tasks() == [TaskRow("send", TaskRules(paused=True))]
+    assert target.rule_store.tasks() == [TaskRow("send", TaskRules(paused=True))]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -211,15 +211,15 @@ def test_a_document_that_can_not_be_stored_is_reported(
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
     "queue paused": (lambda target: target.queries.pause_queue("mail", True), "queue mail should be open and is not"),
     "queue rules": (
-        lambda target: target.queries.set_queue_rules("mail", QueueRules(weight=2)),
+        lambda target: target.rule_store.set_rules("mail", QueueRules(weight=2)),
         "queue mail should have weight=3 and has weight=2",
     ),
     "task rules": (
-        lambda target: target.queries.set_task_rules("send", TaskRules(concurrency=9)),
+        lambda target: target.rule_store.set_rules("send", TaskRules(concurrency=9)),
         "task send should have paused=true and has concurrency=9",
     ),
     "no task rules": (
-        lambda target: target.queries.set_task_rules("send", TaskRules()),
+        lambda target: target.rule_store.set_rules("send", TaskRules()),
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
@@ -248,8 +248,8 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
 def test_changed_settings_are_reported_and_corrected_by_another_run(
     source: Engine, target: Engine, change: str
 ) -> None:
-    source.queries.set_queue_rules("mail", QueueRules(weight=3))
-    source.queries.set_task_rules("send", TaskRules(paused=True))
+    source.rule_store.set_rules("mail", QueueRules(weight=3))
+    source.rule_store.set_rules("send", TaskRules(paused=True))
     source.staleness_store.override_policy("task", "send", StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
     source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
@@ -306,11 +306,11 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
 
 def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, target: Engine) -> None:
     for engine, weight in ((source, 2), (target, 3)):
-        engine.queries.set_queue_rules("mail", QueueRules(weight=weight))
-        engine.queries.set_task_rules("send", TaskRules(concurrency=weight))
+        engine.rule_store.set_rules("mail", QueueRules(weight=weight))
+        engine.rule_store.set_rules("send", TaskRules(concurrency=weight))
         engine.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=weight))
         engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
-    source.queries.set_task_rules("other", TaskRules(paused=True))
+    source.rule_store.set_rules("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
     result = made.verify()
@@ -321,7 +321,7 @@ def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, tar
         ("lifecycle", "queue mail"),
         ("schedule", "tick"),
     ]
-    assert target.queries.tasks() == [
+    assert target.rule_store.tasks() == [
         TaskRow("other", TaskRules(paused=True)),
         TaskRow("send", TaskRules(concurrency=3)),
     ]
@@ -339,8 +339,8 @@ def test_what_waits_for_what_arrives_and_goes_on(
     source.insert([new_job("alone")])
     move(source, target)
     assert contents(target) == contents(source)
-    assert target.queries.flows(9) == source.queries.flows(9) != []
-    assert target.queries.edges(names) == edges
+    assert target.flow_store.flows(9) == source.flow_store.flows(9) != []
+    assert target.flow_store.edges(names) == edges
     [claim] = [claim for claim in target.exchange([], want()).claims if claim.id == "a"]
     target.exchange([succeed(claim)], None)
     assert states(target) == {"a": "completed", "b": "pending", "c": "waiting", "alone": "running"}
@@ -368,7 +368,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     made = StoreCopy(source, target, progress=lambda step: work() if step.stage == "copying" else None)
     made.run(0)
     assert made.verify().differences == []
-    assert target.queries.edges(names) == edges
+    assert target.flow_store.edges(names) == edges
     made.open()
     work()
     ended = {"lapses": "cancelled", "is lost": "failed", "after lapses": "cancelled", "after is lost": "cancelled"}
@@ -432,7 +432,7 @@ def test_dependencies_are_copied_also_by_a_run_that_continues_behind_them(source
     source.insert([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], edges=edges)
     cut_off(source, target, 300)
     move(source, target)
-    assert len(target.queries.edges([f"j{n}" for n in range(600)])) == 599
+    assert len(target.flow_store.edges([f"j{n}" for n in range(600)])) == 599
 
 
 def test_a_missing_dependency_or_flow_is_reported(source: Engine, target: Engine) -> None:

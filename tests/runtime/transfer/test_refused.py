@@ -121,7 +121,7 @@ def test_a_store_without_tables_has_nothing_to_copy(bare: Engine, target: Engine
     for act in (lambda: StoreCopy(bare, target).run(0), lambda: StoreCopy(bare, target).plan()):
         with pytest.raises(ConfigError, match="has no tables of headrace"):
             act()
-    assert bare.schema()[0] == 0
+    assert bare.maintenance.schema()[0] == 0
     assert unchanged(target)
 
 
@@ -190,7 +190,7 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     assert contents(source) == before
     assert source.transfer.store_status() is None
     assert list((folder / "bare").iterdir()) == []
-    assert bare.schema()[0] == 0
+    assert bare.maintenance.schema()[0] == 0
 
 
 def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
@@ -207,6 +207,6 @@ def test_a_plan_does_not_bring_old_tables_up_to_date(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 5)
-    monkeypatch.setattr(source, "schema", lambda: (1, 2))
+    monkeypatch.setattr(source.maintenance, "schema", lambda: (1, 2))
     with pytest.raises(SchemaMismatch, match=r"tables of version 1.*headrace --url .* migrate"):
         StoreCopy(source, target).plan()

@@ -164,8 +164,8 @@ class StoreCopy:
         ):
             return
         raise ConfigError(
-            f"{self._target.url} is in use: it has {self._target.queries.count(Filter())} jobs. Choose an empty store, "
-            "or add --into-used to copy into it: jobs whose id exists there are skipped"
+            f"{self._target.url} is in use: it has {self._target.queries.count(Filter()).jobs} jobs. Choose an empty "
+            "store, or add --into-used to copy into it: jobs whose id exists there are skipped"
         )
 
     def _total(self) -> int:
@@ -291,7 +291,7 @@ class StoreCopy:
             while True:
                 while len(self._source.reap(_REAP_BATCH)) == _REAP_BATCH:
                     pass
-                left = self._source.queries.count(_RUNNING)
+                left = self._source.queries.count(_RUNNING).jobs
                 most = max(most, left)
                 if most:
                     self._progress(CopyStep("waiting", most - left, most))
@@ -308,7 +308,7 @@ class StoreCopy:
         A late success would make the copy inconsistent: a running parent with a child that no longer waits for it.
         """
         taken: list[str] = []
-        while self._source.queries.count(_RUNNING):
+        while self._source.queries.count(_RUNNING).jobs:
             self._check_closed()  # an open store would let workers claim the next jobs
             some = self._source.reap(_REAP_BATCH, alive=True)
             taken += [job.id for job in some]
@@ -334,7 +334,7 @@ class StoreCopy:
     def _copy_jobs(self, after: int, result: CopyResult) -> None:
         total = self._total()
         parents = self._parents_before(after)
-        done = min(self._target.queries.count(Filter()), total) if after else 0
+        done = min(self._target.queries.count(Filter()).jobs, total) if after else 0
         for page in read_ahead(pages(self._source.transfer, after)):
             for portion in portions([portable(job_export) for job_export in page], export_size):
                 fresh = self._target.transfer.import_jobs(portion, self._source.url)

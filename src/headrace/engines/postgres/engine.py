@@ -28,7 +28,7 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
-from headrace.engines.postgres import health, schema
+from headrace.engines.postgres import schema
 from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
 from headrace.engines.postgres.exchange import Exchange
@@ -39,8 +39,8 @@ from headrace.engines.postgres.notify_listener import EventsBell, NotifyConnecti
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
-from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.joined import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.server_clock import ServerClock
@@ -50,8 +50,10 @@ from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sql.flows import SqlFlowStore
 from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.queue_rules import SqlRuleStore
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.schedules import SqlScheduleStore
@@ -80,6 +82,8 @@ class PostgresEngine:
         self._server_clock = ServerClock(self._read_time)
         self.clock: Clock = clock or self._server_clock
         self.queries = SqlQueries(self)
+        self.flow_store = SqlFlowStore(self)
+        self.rule_store = SqlRuleStore(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
         self.dead_letters = SqlDeadLetterStore(self)
@@ -277,23 +281,13 @@ class PostgresEngine:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
 
-    def schema(self) -> tuple[int, int]:
-        return self.server.repeat(lambda db: schema.version_of(db, self.address.schema))[0], schema.CURRENT
-
     def migrate(self) -> list[str]:
         now = self.at(None)
         return self.server.transact(lambda db: schema.migrate(db, self.address.schema, self.url, now))
 
-    def facts(self) -> dict[str, str | int]:
-        self.prepare()
-        return self.server.repeat(lambda db: health.facts(db, self.address))
-
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._server_bells.close()
         self.server.close()
-
-    def close(self) -> None:
-        self.disconnect()
         self.start_over()
 
     def start_over(self) -> None:

@@ -33,17 +33,19 @@ from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.archive import Archive
-from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.joined import JoinedTransaction
 from headrace.engines.redis import health, schema, serialization, store_url
 from headrace.engines.redis import insert as inserts
 from headrace.engines.redis.damaged_records import Damaged
 from headrace.engines.redis.dead_letters import RedisDeadLetterStore
 from headrace.engines.redis.documents import RedisDocumentStore
 from headrace.engines.redis.events import RedisEventStore
+from headrace.engines.redis.flows import RedisFlowStore
 from headrace.engines.redis.maintenance import RedisMaintenance
 from headrace.engines.redis.pubsub_listener import Sender, SubscribedConnection
 from headrace.engines.redis.queries import RedisQueries
+from headrace.engines.redis.queue_rules import RedisRuleStore
 from headrace.engines.redis.retention import RedisRetentionStore
 from headrace.engines.redis.schedules import RedisScheduleStore
 from headrace.engines.redis.script_loader import load
@@ -78,6 +80,8 @@ class RedisEngine:
         self.clock: Clock = clock or self._server_clock
         self.damaged = Damaged(self)
         self.queries = RedisQueries(self)
+        self.flow_store = RedisFlowStore(self, self.queries)
+        self.rule_store = RedisRuleStore(self)
         self.schedule_store = RedisScheduleStore(self)
         self.transfer = RedisTransfer(self)
         self.dead_letters = RedisDeadLetterStore(self)
@@ -294,17 +298,10 @@ class RedisEngine:
             health.refuse_old(self.connections)
             self._store = schema.open_store(self.connections, self.url)[1]
 
-    def schema(self) -> tuple[int, int]:
-        return schema.version_of(self.connections), schema.CURRENT
-
     def migrate(self) -> list[str]:
         health.refuse_old(self.connections)
         before, self._store = schema.open_store(self.connections, self.url)
         return schema.names_since(before)
-
-    def facts(self) -> dict[str, str | int]:
-        self.prepare()
-        return health.facts(self.connections)
 
     def joined(self, connection: Any) -> JoinedTransaction:
         raise UnsupportedByEngine(
@@ -312,12 +309,9 @@ class RedisEngine:
             "queue on PostgreSQL or SQLite beside your data"
         )
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._server_bells.close()
         self.connections.close()
-
-    def close(self) -> None:
-        self.disconnect()
         self._store = None  # it may be another store when it is opened again
 
     def _folder(self) -> Path:

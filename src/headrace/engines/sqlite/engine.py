@@ -32,8 +32,8 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
-from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.joined import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
@@ -42,17 +42,19 @@ from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sql.flows import SqlFlowStore
 from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.limited_claim import earlier, rules_snapshot
 from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.queue_rules import SqlRuleStore
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.schedules import SqlScheduleStore
 from headrace.engines.sql.staleness import SqlStalenessStore
 from headrace.engines.sql.transaction import Transaction
 from headrace.engines.sql.transfer import SqlTransfer
-from headrace.engines.sqlite import health, schema, settle
 from headrace.engines.sqlite import insert as inserts
+from headrace.engines.sqlite import schema, settle
 from headrace.engines.sqlite.claim import ClaimRun
 from headrace.engines.sqlite.commit_watcher import CommitWatcher
 from headrace.engines.sqlite.maintenance import SqliteMaintenance
@@ -98,6 +100,8 @@ class SqliteEngine:
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.queries = SqlQueries(self)
+        self.flow_store = SqlFlowStore(self)
+        self.rule_store = SqlRuleStore(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
         self.dead_letters = SqlDeadLetterStore(self)
@@ -331,25 +335,15 @@ class SqliteEngine:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
 
-    def schema(self) -> tuple[int, int]:
-        with self.store.reading() as db:
-            return schema.version_of(db), schema.CURRENT
-
     def migrate(self) -> list[str]:
         with self.store.writing() as db:
             return schema.migrate(db, str(self.store.path), self.clock.now())
 
-    def facts(self) -> dict[str, str | int]:
-        self.prepare()
-        return health.facts(self.store)
-
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._commit_watcher.close()
         self._local_bells.close()
         self.store.close()
 
-    def close(self) -> None:
-        self.disconnect()
         if self._temporary_store is not None:
             self._temporary_store.remove()
         self.start_over()

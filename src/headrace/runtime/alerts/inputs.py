@@ -84,7 +84,7 @@ class AlertInputs:
 
     @cached_property
     def _facts(self) -> dict[str, str | int]:
-        return self._engine.facts()
+        return self._engine.maintenance.facts()
 
     def _jobs(self, states: frozenset[State], queue: str | None) -> float:
         return sum(one.jobs for one in self._queue_counts if one.state in states and queue in (None, one.queue))

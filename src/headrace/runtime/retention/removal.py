@@ -130,7 +130,7 @@ class RemovalBatch:
 
     def _edges(self, ids: list[str]) -> dict[str, list[Dependency]]:
         found: dict[str, list[Dependency]] = defaultdict(list)
-        for edge in self._engine.queries.edges(ids) if ids else ():
+        for edge in self._engine.flow_store.edges(ids) if ids else ():
             found[edge.parent].append(edge)
             found[edge.child].append(edge)
         return found

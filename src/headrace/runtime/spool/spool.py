@@ -19,7 +19,8 @@ from msgspec import structs
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
-from headrace.engines.protocol.engine import Bell, Engine
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.wakeup.local import PollBell
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.job import SPOOLED

@@ -14,7 +14,7 @@ from headrace.core.codec.result_refs import ids_in
 from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob, Outcome
 from headrace.core.jobs.states import State
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.core import Queries
 from headrace.errors import InvalidJob
 from headrace.runtime.submit.template import JobTemplate
 

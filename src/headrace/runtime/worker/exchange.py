@@ -54,7 +54,7 @@ class WorkerExchange:
         self._worker_state = worker_state
         self._run_specs = run_specs
         self.task_lookup = TaskLookup(task_names, run_specs.knows)
-        self._result_resolver = ResultResolver(engine.queries, run_specs.keeps_result, run_specs.cipher)
+        self._result_resolver = ResultResolver(engine, run_specs.keeps_result, run_specs.cipher)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency

@@ -17,7 +17,7 @@ from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.jobs.records import Claim, JobNote, Outcome
-from headrace.engines.protocol.engine import WorkerLiveness
+from headrace.engines.protocol.core import WorkerLiveness
 from headrace.runtime.context.current_job import JobContext, WorkerLink
 from headrace.runtime.context.logs import about
 from headrace.runtime.jobs.tracing import Traced

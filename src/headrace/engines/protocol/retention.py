@@ -1,12 +1,57 @@
-"""Lifecycle policies of tasks and queues, and the jobs that have stayed long in their state."""
+"""Finished jobs that retention removes, and open jobs that stay too long in a state."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from headrace.core.jobs.records import Lease
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
+from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
+
+
+class RetentionStore(Protocol):
+    """Reads and deletes finished jobs. It decides nothing about their dependents."""
+
+    def finished(
+        self,
+        queue: str,
+        state: State,
+        before: int,
+        limit: int,
+        after: FinishedJob | None = None,
+        *,
+        newest: bool = False,
+    ) -> list[FinishedJob]:
+        """Finished jobs of the queue and state that ended before a time, the oldest first or the newest first.
+
+        Pages continue after `after`, which need not exist any more. Jobs that must stay are marked as `held`: jobs with
+        a pending dead letter, an open child or an open job in their flow. Jobs that would run again with a
+        dead-lettered job are held, too: its parents, the jobs cancelled with it, and its flow.
+        """
+        ...
+
+    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
+        """The jobs of these ids that exist, with their complete history."""
+        ...
+
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
+        """Delete the jobs that are finished, at exactly this version and not held, with everything that is their own.
+
+        Returns the ids of the deleted jobs. While a store status is set, none is deleted.
+        """
+        ...
+
+    def last(self) -> RetentionRun | None:
+        """The last recorded retention run."""
+        ...
+
+    def record(self, retention_run: RetentionRun) -> None:
+        """Store a retention run in place of the last one."""
+        ...
 
 
 class StalenessStore(Protocol):
