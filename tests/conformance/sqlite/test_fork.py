@@ -68,7 +68,7 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(folde
     writer = threading.Thread(target=write)
     writer.start()
     inside.wait()
-    child = Child(lambda _: engine.insert([new_job("child")], now=NOW))
+    child = Child(lambda _: kinds(engine.insert([new_job("child")], now=NOW)))
     forked.set()
     writer.join()
     answer = child.hear()
@@ -114,8 +114,8 @@ def test_a_fork_inside_the_hooks_of_a_fork_sets_nothing_going_too_early(folder: 
     engine = SqliteEngine(folder / "q.db")
     engine.insert([new_job("before")], now=NOW)
     _forks.before()
-    child = Child(lambda _: engine.insert([new_job("child")], now=NOW))
-    assert child.hear() == [True]
+    child = Child(lambda _: kinds(engine.insert([new_job("child")], now=NOW)))
+    assert child.hear() == ["new"]
     child.end()
     seen: list[bool] = []
     looking = threading.Thread(target=lambda: seen.append(engine.store._lock.acquire(blocking=False)))

@@ -99,18 +99,18 @@ class JobEngine(Protocol):
         all_or_nothing: bool = False,
         now: int | None = None,
     ) -> list[InsertResult]:
-        """Insert the jobs in one commit and wake workers; the result of each.
+        """Insert the jobs in one commit and wake workers; the result of each. After an error nothing is stored.
 
         With `all_or_nothing`, a taken id or a refusing rule raises DuplicateJob. A queue that is too full for all of
-        its jobs raises QueueFull, a store that has moved StoreMoved. After an error nothing is stored.
+        its jobs raises QueueFull, a store that has moved StoreMoved.
 
-        `unique` has the rule of each job, or None. Jobs are decided one after the other: one may be a duplicate of an
-        earlier one. Concurrent inserts of one key are serialized over all processes.
+        `unique` has the rule of each job, or None. Inserts of one key are decided one after the other, over all
+        processes and within the call.
 
-        `edges` are dependencies of these jobs on each other and on existing jobs; with edges or a flow the call is
-        always all or nothing, and `unique` must be empty. A new child starts as waiting, an existing one that has not
-        started waits again, and a finished parent counts as at its end. A finished child, an unknown job and a cycle
-        raise InvalidJob. An id may be taken by this very call, whose answer was lost.
+        `edges` are dependencies of these jobs on each other and on existing ones; with them or a flow the call is all
+        or nothing, and `unique` is empty. New children and existing ones that have not started wait, unless all
+        parents have finished. A finished child, an unknown job and a cycle raise InvalidJob, and an id may be taken by
+        this very call if its answer was lost.
         """
         ...
 

@@ -19,7 +19,9 @@ class ScheduleStore(Protocol):
         """How many schedules there are."""
         ...
 
-    def get(self, schedule_id: str) -> ScheduleRow | None: ...
+    def get(self, schedule_id: str) -> ScheduleRow | None:
+        """The schedule, None if it does not exist."""
+        ...
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         """Store the schedule; False if it is at another version than the row's or, when `new`, exists already.

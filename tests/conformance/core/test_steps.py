@@ -118,6 +118,7 @@ def test_a_revived_job_forgets_only_if_it_had_completed(engine: Engine, end: obj
     assert engine.queries.details("job").steps == ([] if end is succeed else [CHARGE])
 
 
+@pytest.mark.needs("transfer")
 def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     lease = lease_of(submit_and_claim(engine))
     steps = [CHARGE, *(Step("sleep", "", number, NOW, str(number)) for number in range(1, 12))]
@@ -242,6 +243,7 @@ def between_runs(engine: Engine, how: str) -> None:
 begun = pytest.mark.parametrize("how", ["waits", "sleeps", "retries", "released"])
 
 
+@pytest.mark.needs("unique")
 @begun
 @pytest.mark.parametrize("act", ["replace", "reschedule"])
 def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine, how: str, act: Act) -> None:
@@ -254,6 +256,7 @@ def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine
     assert row(engine) == before
 
 
+@pytest.mark.needs("unique")
 @begun
 def test_a_job_that_has_begun_is_not_counted_by_those_who_would_replace_one_that_has_not(
     engine: Engine, how: str
@@ -269,6 +272,7 @@ def test_a_job_that_has_begun_is_not_counted_by_those_who_would_replace_one_that
     assert (row(engine, "job").payload, row(engine, "new").payload) == ('["old"]', '["newer"]')
 
 
+@pytest.mark.needs("unique")
 def test_a_job_that_was_put_off_and_remembers_nothing_is_replaced(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine, unique_key="key"), LATER))
     assert insert_unique(engine, [candidate("new", "replace")], now=NOW) == [InsertResult("replaced", "job")]

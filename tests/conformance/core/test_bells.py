@@ -86,6 +86,7 @@ def test_every_listener_of_a_topic_is_woken(store: StoreUnderTest) -> None:
         bell.close()
 
 
+@pytest.mark.needs("processes")
 def test_a_ring_wakes_a_waiter_in_another_process(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([], now=NOW)
@@ -95,6 +96,7 @@ def test_a_ring_wakes_a_waiter_in_another_process(store: StoreUnderTest) -> None
     assert listener.hear() is True
 
 
+@pytest.mark.needs("processes")
 def test_a_ring_from_another_process_wakes_a_waiter_here(store: StoreUnderTest) -> None:
     engine = store.open()
     ringer = store.send("ring", "commands")
@@ -106,6 +108,7 @@ def test_a_ring_from_another_process_wakes_a_waiter_here(store: StoreUnderTest) 
     bell.close()
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_listener_does_not_keep_the_living_from_hearing(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([], now=NOW)

@@ -113,6 +113,7 @@ def found(engine: Engine, which: Filter, limit: int, reach: int | None) -> list[
     raise AssertionError(f"the pages of {which} never end")
 
 
+@pytest.mark.needs("transfer")
 @pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("few", [0, 10, 2000])
 def test_every_question_has_the_answer_of_a_look_at_every_job(
@@ -133,6 +134,7 @@ def test_every_question_has_the_answer_of_a_look_at_every_job(
         assert counted.is_exact, "it had reach enough"
 
 
+@pytest.mark.needs("transfer")
 def test_a_search_that_looks_at_one_job_at_a_time_comes_to_its_end(engine: Engine) -> None:
     jobs = population(Random(1))[:20]
     engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs])

@@ -125,6 +125,7 @@ def test_a_lifo_job_stays_lifo_when_it_is_retried(engine: Engine) -> None:
     assert values_of(row(engine), "run_at", "rank") == (LATER, -LATER)
 
 
+@pytest.mark.needs("dead_letters")
 def test_failure_leaves_an_entry_and_a_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     claimed = submit_and_claim(engine, payload='["p"]', queue="q", task="t", tags=("x",))
@@ -138,6 +139,7 @@ def test_failure_leaves_an_entry_and_a_dead_letter(store: StoreUnderTest) -> Non
     assert {name: dead_letter.snapshot[name] for name in expected} == expected
 
 
+@pytest.mark.needs("dead_letters")
 @pytest.mark.parametrize("name", [name for name in EVERY_OUTCOME if name != "fail"])
 def test_no_other_outcome_opens_a_dead_letter(store: StoreUnderTest, name: str) -> None:
     engine = store.open()
@@ -145,6 +147,7 @@ def test_no_other_outcome_opens_a_dead_letter(store: StoreUnderTest, name: str) 
     assert store.dead_letters() == []
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_that_fails_again_after_a_revival_has_one_pending_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     settle(engine, fail(submit_and_claim(engine), reason="first"))
@@ -225,6 +228,7 @@ def test_a_late_failure_keeps_its_error_in_the_trace(engine: Engine) -> None:
     assert (entry.event, entry.error_type, entry.error_message) == ("lease lost", "KeyError", "no such thing")
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_late_failure_opens_no_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     claimed = submit_and_claim(engine)
@@ -260,7 +264,8 @@ def test_stale_outcomes_do_not_hold_up_the_fresh_ones_beside_them(store: StoreUn
         State.RETRYING,
         State.RUNNING,
     ]
-    assert [dead_letter.job_id for dead_letter in store.dead_letters()] == ["j5"]
+    if store.has("dead_letters"):
+        assert [dead_letter.job_id for dead_letter in store.dead_letters()] == ["j5"]
     assert len(engine.queries.details("j5").history) == 1  # filed once, though the batch was taken apart
 
 
@@ -277,7 +282,8 @@ def test_of_two_outcomes_for_one_claim_in_one_batch_only_the_first_is_applied(
     assert settle(engine, first, second) == [second]
     stored = row(engine)
     assert (stored.state, stored.version) == (first.state, claimed.version + 1)
-    assert len(store.dead_letters()) == (one == "fail")
+    if store.has("dead_letters"):
+        assert len(store.dead_letters()) == (one == "fail")
     trace = engine.queries.details("job").history[-1]
     assert (trace.event, trace.source) == ("lease lost", first.state)
     assert str(stored.version) in (trace.detail or "")

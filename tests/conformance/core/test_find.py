@@ -188,6 +188,7 @@ def test_get_sees_what_another_engine_committed(engine: Engine) -> None:
     assert row(engine).state is State.COMPLETED
 
 
+@pytest.mark.needs("flows")
 @pytest.mark.parametrize("state", State)
 def test_endings_tell_of_a_job_what_its_row_does(engine: Engine, state: State) -> None:
     bring(engine, state)

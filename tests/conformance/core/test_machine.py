@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from headrace.core.jobs.records import Claim, Filter, JobRow, JobUpdate, Outcome
 from headrace.core.jobs.states import State, Trigger
-from tests.conformance.jobs.model import Model, ModelJob
+from tests.conformance.core.model import Model, ModelJob
 from tests.support.builders import (
     NOW,
     fail,

@@ -318,6 +318,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> Non
     assert ids(claim(engine)) == ["a0"]
 
 
+@pytest.mark.needs("processes")
 def test_a_pause_reaches_the_claims_of_another_process(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job("job")], now=NOW)

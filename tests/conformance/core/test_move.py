@@ -174,6 +174,7 @@ def test_a_revived_job_that_had_expired_does_not_lapse_again(engine: Engine) -> 
     assert ids(claim(engine, now=NOW + HOUR)) == ["job"]
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_revival_resolves_the_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)
@@ -227,6 +228,7 @@ def test_a_deleted_id_may_be_used_again_and_inherits_nothing(engine: Engine) -> 
     assert engine.queries.count(Filter(tag="old")).jobs == 0
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_new_job_of_a_deleted_id_takes_over_its_open_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)
@@ -235,6 +237,7 @@ def test_a_new_job_of_a_deleted_id_takes_over_its_open_dead_letter(store: StoreU
     assert [(dead_letter.job_id, dead_letter.reason) for dead_letter in store.dead_letters()] == [("job", "again")]
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_dead_letter_outlives_its_job(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)

@@ -67,6 +67,7 @@ def test_the_most_urgent_one_goes_first_for_who_knows_it(engine: Engine) -> None
     assert ids(knowing(engine)) == ["high", "middle", "low"]
 
 
+@pytest.mark.needs("queue_rules")
 def test_keys_and_needs_hold_as_before(engine: Engine) -> None:
     engine.insert(
         [keyed("k1", "k", task="new"), keyed("k2", "k", task="new"), needing("n", "gpu", task="new")], now=NOW
@@ -78,6 +79,7 @@ def test_keys_and_needs_hold_as_before(engine: Engine) -> None:
     assert sorted(ids(knowing(engine, capabilities=("gpu",)))) == ["k2", "n"]
 
 
+@pytest.mark.needs("queue_rules")
 def test_the_rules_of_a_task_hold_beside(engine: Engine) -> None:
     engine.rule_store.set_rules("new", TaskRules(concurrency=1))
     engine.insert(numbered(3, task="new"), now=NOW)
@@ -122,6 +124,7 @@ def never_started(engine: Engine, job_id: str) -> bool:
     )
 
 
+@pytest.mark.needs("events")
 def test_the_first_job_of_an_unknown_task_is_not_claimed_either(engine: Engine) -> None:
     engine.insert([new_job("new", task="new")], now=NOW)
     before = read_events(engine)
@@ -173,6 +176,7 @@ def test_other_queues_give_their_jobs_beside_one_with_unknown_tasks(engine: Engi
     assert never_started(engine, "a2")
 
 
+@pytest.mark.needs("queue_rules")
 def test_in_lanes_and_under_rules_the_first_one_is_not_claimed_either(engine: Engine) -> None:
     engine.rule_store.set_rules("old", TaskRules(concurrency=5))
     engine.insert([keyed("k", "k", task="new"), new_job("n", task="new"), keyed("o", "o", task="old")], now=NOW)
@@ -203,6 +207,7 @@ def test_known_jobs_keep_their_order_where_no_unknown_one_waits(engine: Engine) 
 # -- a task of which only an import can tell
 
 
+@pytest.mark.needs("queue_rules")
 @pytest.mark.parametrize("rules", [None, TaskRules(concurrency=9)])
 def test_while_a_task_is_undecided_its_queue_gives_nothing_and_nothing_changes(
     engine: Engine, rules: TaskRules | None

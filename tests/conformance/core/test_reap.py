@@ -68,6 +68,7 @@ def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> No
     assert "w9" in (entry.error_message or "")
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_without_attempts_left_fails_as_worker_lost(store: StoreUnderTest) -> None:
     engine = store.open()
     submit_and_claim(engine, max_attempts=1, payload='["x"]')
@@ -100,6 +101,7 @@ def crash(engine: Engine, turn: int, max_crashes: int | None = 3) -> State:
     return reaped.state
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_attempts_are_left(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2, 3)] == [State.PENDING, State.PENDING, State.FAILED]
@@ -116,6 +118,7 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     assert snapshot.error_type == "WorkerLost"
 
 
+@pytest.mark.needs("dead_letters")
 @pytest.mark.parametrize("come_back", [retry, snooze, release])
 def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: Callable[..., Outcome]) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
@@ -132,6 +135,7 @@ def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: C
     assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w4", "w5", "w6"]
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=2)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.FAILED]
@@ -145,6 +149,7 @@ def test_without_a_limit_only_attempts_count(engine: Engine) -> None:
     assert {crash(engine, turn, None) for turn in range(1, 8)} == {State.PENDING}
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
@@ -154,6 +159,7 @@ def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) 
     assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w3", "w4"]
 
 
+@pytest.mark.needs("flows")
 def test_the_children_of_a_quarantined_job_are_decided_with_it(engine: Engine) -> None:
     plant_chain(engine, "job", "child")
     claim_one(engine)
@@ -222,6 +228,7 @@ def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> 
 # -- workers that died
 
 
+@pytest.mark.needs("processes")
 def test_a_killed_worker_is_noticed_at_once_and_loses_all_its_jobs(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
@@ -234,6 +241,7 @@ def test_a_killed_worker_is_noticed_at_once_and_loses_all_its_jobs(store: StoreU
     assert set(states(engine).values()) == {State.PENDING}
 
 
+@pytest.mark.needs("processes")
 def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
@@ -248,6 +256,7 @@ def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store:
     assert events == [[Trigger.LEASE_EXPIRED]] * 2 + [[Trigger.RELEASE]] * 3
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_worker_costs_the_last_attempt_only_where_it_had_begun(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}", max_attempts=1) for number in range(3)], now=NOW)
@@ -262,6 +271,7 @@ def test_a_dead_worker_costs_the_last_attempt_only_where_it_had_begun(store: Sto
     assert row(engine, "j0").reason == "worker_lost"
 
 
+@pytest.mark.needs("processes")
 def test_a_limit_does_not_make_the_reaper_forget_the_rest_of_a_dead_worker(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
@@ -275,6 +285,7 @@ def test_a_limit_does_not_make_the_reaper_forget_the_rest_of_a_dead_worker(store
     assert {job.crashes for job in engine.queries.find(EVERYTHING, 10).jobs} == {1}
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_worker_is_struck_off_the_list_and_the_living_stay(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job("job")], now=NOW)
@@ -288,6 +299,7 @@ def test_a_dead_worker_is_struck_off_the_list_and_the_living_stay(store: StoreUn
     liveness.close()
 
 
+@pytest.mark.needs("processes")
 def test_the_death_of_one_worker_does_not_touch_the_jobs_of_another(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(4)], now=NOW)
@@ -311,6 +323,7 @@ def test_a_live_worker_keeps_its_unexpired_jobs_and_loses_the_expired(engine: En
     liveness.close()
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("with_dead", [False, True])
 def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest, with_dead: bool) -> None:
     engine = store.open()
@@ -337,6 +350,7 @@ def test_a_worker_that_left_in_order_is_not_taken_for_dead(engine: Engine) -> No
     assert [job.id for job in engine.reap(10, now=RAN_OUT)] == ["job"]
 
 
+@pytest.mark.needs("processes")
 def test_a_slot_that_was_cleared_no_longer_counts_as_begun(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(3)], now=NOW)
@@ -347,6 +361,7 @@ def test_a_slot_that_was_cleared_no_longer_counts_as_begun(store: StoreUnderTest
     assert [row(engine, f"j{number}").attempt for number in range(3)] == [0, 1, 0]
 
 
+@pytest.mark.needs("processes")
 def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_may_not_has_failed(
     store: StoreUnderTest,
 ) -> None:
@@ -367,6 +382,7 @@ def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_m
     ]
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_worker_without_jobs_is_buried_quietly(store: StoreUnderTest) -> None:
     engine = store.open()
     worker = store.send("hold", "victim", 5, 0)
