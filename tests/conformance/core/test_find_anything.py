@@ -122,7 +122,7 @@ def test_every_question_has_the_answer_of_a_look_at_every_job(
     monkeypatch.setattr(search, "FEW", few)
     chance = Random(few)
     jobs = population(chance)
-    assert engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs]) == JOBS
+    assert engine.transfer.import_records([JobExport(job, [], []) for job in jobs]) == JOBS
     for which in (EVERYTHING, *questions(jobs, chance)):
         expected = [job.id for job in reversed(jobs) if matches(job, which)]
         for reach in (None, chance.choice((20, 60, 400))):
@@ -137,6 +137,6 @@ def test_every_question_has_the_answer_of_a_look_at_every_job(
 @pytest.mark.needs("transfer")
 def test_a_search_that_looks_at_one_job_at_a_time_comes_to_its_end(engine: Engine) -> None:
     jobs = population(Random(1))[:20]
-    engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs])
+    engine.transfer.import_records([JobExport(job, [], []) for job in jobs])
     for which in (Filter(text="needle"), Filter(tag="red", worker="nobody"), EVERYTHING):
         assert found(engine, which, 5, reach=1) == [job.id for job in reversed(jobs) if matches(job, which)]

@@ -129,7 +129,7 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     assert job_export.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.transfer.import_jobs([job_export]) == 1
+    assert engine.transfer.import_records([job_export]) == 1
     assert engine.queries.details("job").steps == job_export.steps
     assert engine.queries.signal("job", "go", "2", 6, now=NOW)
     assert engine.queries.details("job").steps[-1] == Step("event", "go", 2, NOW, "2", 6)

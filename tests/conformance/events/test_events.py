@@ -182,8 +182,8 @@ def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: E
     engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
     engine.dead_letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
-    engine.transfer.import_jobs(job_exports)
-    engine.transfer.import_dead_letters(dead_letters)
+    engine.transfer.import_records(job_exports)
+    engine.transfer.import_records(dead_letters)
     assert row(engine).state is State.FAILED
     assert read_events(engine, before) == []
 

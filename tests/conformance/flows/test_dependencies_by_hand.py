@@ -331,10 +331,10 @@ def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 99, now=NOW)
     assert (engine.flow_store.flows(9), engine.flow_store.edges(["a", "b", "x", "y"])) == ([], [])
-    assert engine.transfer.import_jobs(job_exports) == 4
+    assert engine.transfer.import_records(job_exports) == 4
     for _ in range(2):
-        engine.transfer.import_flows([tally.flow for tally in flows])
-        engine.transfer.import_edges([*edges, Dependency("a", "nowhere")])
+        engine.transfer.import_records([tally.flow for tally in flows])
+        engine.transfer.import_records([*edges, Dependency("a", "nowhere")])
     after = [
         (job.id, job.state, job.version, job.flow, bool(job.has_dependencies))
         for job in engine.queries.get(["a", "b", "x", "y"])

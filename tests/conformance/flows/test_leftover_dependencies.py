@@ -92,8 +92,8 @@ def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
     (folder / "target").mkdir()
     with ExitStack() as at_end:
         target = StoreUnderTest(elsewhere, folder / "target", at_end).open()
-        target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
-        target.transfer.import_edges(engine.flow_store.edges(["a", "left"]))
+        target.transfer.import_records(engine.transfer.export_jobs(0, 10))
+        target.transfer.import_records(engine.flow_store.edges(["a", "left"]))
         [left] = claim(target, now=NOW + 2 * HOUR)
         settle(target, succeed(left), now=NOW + 2 * HOUR)
         assert row(target, "a").state is State.COMPLETED

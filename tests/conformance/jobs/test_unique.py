@@ -348,7 +348,7 @@ def test_a_key_survives_the_engine(store: StoreUnderTest) -> None:
 def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> None:
     insert_unique(engine, candidate("a"), UniqueInsert(new_job("b")))
     assert [job_export.job.unique_key for job_export in engine.transfer.export_jobs(0, 10)] == ["key", None]
-    target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
+    target.transfer.import_records(engine.transfer.export_jobs(0, 10))
     assert {job_id: job.unique_key for job_id, job in rows(target).items()} == {"a": "key", "b": None}
     assert insert_unique(target, candidate("c"), candidate("d", "replace", payload="[1]")) == [
         ("existing", "a"),

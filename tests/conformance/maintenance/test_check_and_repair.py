@@ -100,7 +100,7 @@ def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what
 
 def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engine: Engine) -> None:
     busy_store(engine)
-    engine.transfer.import_flows([FlowRow("empty", "empty", NOW)])
+    engine.transfer.import_records([FlowRow("empty", "empty", NOW)])
     engine.transfer.set_status(StoreStatus("arriving", "elsewhere", NOW))
     assert "orphan_flows" not in found(engine)
     assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}

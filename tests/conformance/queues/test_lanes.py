@@ -598,7 +598,7 @@ def test_a_job_is_carried_to_another_store_with_its_lane(engine: Engine, target:
     engine.insert([keyed("one", "k"), keyed("two", "k"), needing("gpu", "gpu"), new_job("free")], now=NOW)
     assert len(started(engine)) == 2
     job_exports = engine.transfer.export_jobs(0, 100)
-    assert target.transfer.import_jobs(job_exports) == 4
+    assert target.transfer.import_records(job_exports) == 4
     assert [job_export.job.lane for job_export in job_exports] == ['["c:k"]', '["c:k"]', '["n:gpu"]', ""]
     assert {i: job.lane for i, job in rows(target).items()} == {i: job.lane for i, job in rows(engine).items()}
     assert started(target) == []  # one is still running, and nobody has a gpu

@@ -148,7 +148,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("free", queue="free")], now=NOW)
     at_most(target, 9)
     at_most(target, 9, "free")
-    target.transfer.import_queues(engine.queries.queues())
+    target.transfer.import_records(engine.queries.queues())
     assert known(target) == {"default": QueueRules(max_length=2), "free": QueueRules()}
     assert not is_stored(target, some(3))
 
@@ -156,7 +156,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
 def test_what_is_carried_over_is_not_refused_for_its_length(engine: Engine, target: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(target, 2)
-    assert target.transfer.import_jobs(engine.transfer.export_jobs(0, 100)) == 5
+    assert target.transfer.import_records(engine.transfer.export_jobs(0, 100)) == 5
     assert not is_stored(target, [new_job("new")])
 
 

@@ -13,7 +13,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis import queries
 from headrace.engines.redis.engine import RedisEngine
 from headrace.engines.redis.script_loader import load
-from tests.conformance.jobs.test_find_anything import found, matches, population, questions
+from tests.conformance.core.test_find_anything import found, matches, population, questions
 from tests.support.builders import EVERYTHING, NOW, new_job
 from tests.support.engines import StoreUnderTest
 
@@ -23,7 +23,7 @@ HOUR = 3_600_000
 
 def stored(engine: Engine, seed: int) -> list[JobRow]:
     jobs = population(Random(seed))
-    engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs])
+    engine.transfer.import_records([JobExport(job, [], []) for job in jobs])
     return jobs
 
 

@@ -236,7 +236,7 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     job_exports = engine.transfer.export_jobs(0, 100)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
-    assert engine.transfer.import_jobs(job_exports) == len(State)
+    assert engine.transfer.import_records(job_exports) == len(State)
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
         "unique:key": len(OPEN),

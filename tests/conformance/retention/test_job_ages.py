@@ -338,7 +338,7 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
     pending = DeadLetterRow(
         "0" * 32, "job", "work", "default", "old", NOW, "pending", None, None, "{}", notes='[{"at":1,"text":"kept"}]'
     )
-    assert engine.transfer.import_dead_letters([pending]) == 1
+    assert engine.transfer.import_records([pending]) == 1
     batch = [StaleAction(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, True]
     found = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",)), 10)

@@ -277,22 +277,22 @@ def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
     complete(engine, "other")
     packed = {
         job_export.job.id: job_export
-        for job_export in engine.retention_store.export_jobs(["job", "nowhere", "other", "job"])
+        for job_export in engine.transfer.export_jobs(ids=["job", "nowhere", "other", "job"])
     }
     expected = {job_export.job.id: job_export for job_export in engine.transfer.export_jobs(0, 10)}
     assert packed == expected
     assert isinstance(packed["job"], JobExport)
     assert (len(packed["job"].history), len(packed["job"].logs), len(packed["job"].steps)) == (2, 1, 1)
-    assert engine.retention_store.export_jobs([]) == []
+    assert engine.transfer.export_jobs(ids=[]) == []
 
 
 def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
     engine.insert([new_job("p"), child("c")], all_or_nothing=True, now=NOW)
     complete(engine, "job", priority=9)
     before = row(engine)
-    job_exports = engine.retention_store.export_jobs(["job"])
+    job_exports = engine.transfer.export_jobs(ids=["job"])
     engine.retention_store.delete([lease(engine)])
-    assert engine.transfer.import_jobs(job_exports) == 1
+    assert engine.transfer.import_records(job_exports) == 1
     assert row(engine).result == before.result
     assert row(engine).version == before.version
 

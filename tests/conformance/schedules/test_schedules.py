@@ -675,7 +675,7 @@ def test_readers_never_see_half_a_firing(store: StoreUnderTest) -> None:
 
 def test_what_fired_elsewhere_is_recorded_in_order(engine: Engine) -> None:
     engine.schedule_store.put(schedule("a"), new=True)
-    engine.schedule_store.record([])
+    engine.transfer.import_records([])
     past = [Occurrence("a", NOW + number, NOW + number, "enqueued", f"job-{number}") for number in range(3)]
-    engine.schedule_store.record(past)
+    engine.transfer.import_records(past)
     assert engine.schedule_store.occurrences("a") == past[::-1]

@@ -64,7 +64,7 @@ every_notice = pytest.mark.parametrize("store_status", [MOVED, ARRIVING], ids=la
 
 
 def carry(source: Engine, target: Engine) -> int:
-    return target.transfer.import_jobs(source.transfer.export_jobs(0, 1000))
+    return target.transfer.import_records(source.transfer.export_jobs(0, 1000))
 
 
 def without_seq(job: JobRow) -> JobRow:
@@ -116,9 +116,9 @@ def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
             StoreStatus("arriving", "there", -5),
         ):
             if wrong != before:
-                assert not other.transfer.replace_status(wrong, store_status)
+                assert not other.transfer.set_status(store_status, expected=wrong)
                 assert engine.transfer.store_status() == before
-        assert other.transfer.replace_status(before, store_status)
+        assert other.transfer.set_status(store_status, expected=before)
         assert engine.transfer.store_status() == store_status
     engine.transfer.set_status(None)
     assert kinds(engine.insert([new_job("job")])) == ["new"], "the door is open again"
@@ -130,7 +130,9 @@ def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest
         engines[0].transfer.set_status(before)
         with ThreadPoolExecutor(len(engines)) as worker_state:
             tries = [
-                worker_state.submit(engine.transfer.replace_status, before, StoreStatus("arriving", "elsewhere", place))
+                worker_state.submit(
+                    engine.transfer.set_status, StoreStatus("arriving", "elsewhere", place), expected=before
+                )
                 for place, engine in enumerate(engines, 1)
             ]
         [winner] = [place for place, each in enumerate(tries, 1) if each.result()]
@@ -155,15 +157,15 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
     assert records
     target.transfer.set_status(store_status)
     for unpack in (
-        lambda: target.transfer.import_jobs(job_exports, "here"),
-        lambda: target.transfer.import_dead_letters(records, "here"),
+        lambda: target.transfer.import_records(job_exports, "here"),
+        lambda: target.transfer.import_records(records, "here"),
     ):
         with pytest.raises(CopyFinished):
             unpack()
     assert target.transfer.export_jobs(0, 10) == []
     assert target.transfer.export_dead_letters("", 10) == []
     target.transfer.set_status(StoreStatus("arriving", "here", 1))
-    assert target.transfer.import_jobs(job_exports, "here") == target.transfer.import_dead_letters(records, "here") == 1
+    assert target.transfer.import_records(job_exports, "here") == target.transfer.import_records(records, "here") == 1
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -592,7 +594,7 @@ def test_time_goes_on_for_unpacked_jobs(engine: Engine, target: Engine) -> None:
 def test_operators_move_unpacked_jobs(engine: Engine, target: Engine) -> None:
     bring_every_state(engine)
     carry(engine, target)
-    target.transfer.import_dead_letters(engine.transfer.export_dead_letters("", 100))
+    target.transfer.import_records(engine.transfer.export_dead_letters("", 100))
     over = sum(job.state in FINAL for job in rows(target).values())
     assert len(target.queries.move(EVERYTHING, Trigger.REVIVE, 100, now=NOW)) == over
     assert {letter.status for letter in target.transfer.export_dead_letters("", 100)} == {"requeued"}
@@ -632,9 +634,9 @@ def test_to_unpack_the_same_again_changes_nothing(engine: Engine, target: Engine
 
 
 def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
-    assert engine.transfer.import_jobs([]) == 0
-    assert engine.transfer.import_dead_letters([]) == 0
-    engine.transfer.import_queues([])
+    assert engine.transfer.import_records([]) == 0
+    assert engine.transfer.import_records([]) == 0
+    engine.transfer.import_records([])
     assert engine.queries.queues() == []
 
 
@@ -663,7 +665,7 @@ def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: Stor
     thread = threading.Thread(target=produce)
     thread.start()
     start.wait(PATIENCE)
-    unpacked = sum(target.transfer.import_jobs(job_exports[place : place + 20]) for place in range(0, 400, 20))
+    unpacked = sum(target.transfer.import_records(job_exports[place : place + 20]) for place in range(0, 400, 20))
     thread.join(PATIENCE)
     assert unpacked + submitted.count("new") == 400
     assert target.queries.count(EVERYTHING).jobs == 400
@@ -677,7 +679,7 @@ def test_queues_arrive_with_their_settings(engine: Engine) -> None:
     engine.queries.pause_queue("old", True)
     engine.queries.pause_queue("open", False)
     came = [QueueRow("new ☃", True, NOW - HOUR), QueueRow("old", False, NOW - HOUR), QueueRow("open", True, NOW)]
-    engine.transfer.import_queues(came)
+    engine.transfer.import_records(came)
     assert engine.queries.queues() == came
     engine.insert([new_job("b", queue="new ☃")], now=NOW)
     assert ids(claim(engine)) == ["a"]
@@ -717,30 +719,30 @@ def test_dead_letters_arrive_as_they_were(engine: Engine, target: Engine) -> Non
     engine.queries.move(Filter(ids=("j1",)), Trigger.REVIVE, 1, by="me", now=NOW)
     packed = engine.transfer.export_dead_letters("", 10)
     assert sorted(found.status for found in packed) == ["pending", "pending", "requeued"]
-    assert target.transfer.import_dead_letters(packed) == 3
+    assert target.transfer.import_records(packed) == 3
     assert target.transfer.export_dead_letters("", 10) == packed
-    assert target.transfer.import_dead_letters(packed) == 0
+    assert target.transfer.import_records(packed) == 0
     assert target.transfer.export_dead_letters("", 10) == packed
 
 
 def test_a_dead_letter_that_is_there_is_left_as_it_is(engine: Engine) -> None:
     mine = letter("a", "job", "requeued")
-    assert engine.transfer.import_dead_letters([mine]) == 1
+    assert engine.transfer.import_records([mine]) == 1
     other = letter("b", "other")
-    assert engine.transfer.import_dead_letters([letter("a", "another job"), other]) == 1
+    assert engine.transfer.import_records([letter("a", "another job"), other]) == 1
     assert engine.transfer.export_dead_letters("", 10) == [mine, other]
 
 
 def test_one_dead_letter_is_pending_for_a_job(engine: Engine) -> None:
-    assert engine.transfer.import_dead_letters([letter("a", "job"), letter("c", "job", "requeued")]) == 2
-    assert engine.transfer.import_dead_letters([letter("b", "job")]) == 0
+    assert engine.transfer.import_records([letter("a", "job"), letter("c", "job", "requeued")]) == 2
+    assert engine.transfer.import_records([letter("b", "job")]) == 0
     assert [found.id for found in engine.transfer.export_dead_letters("", 10)] == ["a", "c"]
 
 
 def test_an_unpacked_job_that_fails_again_has_one_pending_letter(engine: Engine, target: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     carry(engine, target)
-    target.transfer.import_dead_letters(engine.transfer.export_dead_letters("", 10))
+    target.transfer.import_records(engine.transfer.export_dead_letters("", 10))
     target.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(target, fail(claim_one(target), reason="second"))
     found = {found.status: found.reason for found in target.transfer.export_dead_letters("", 10)}

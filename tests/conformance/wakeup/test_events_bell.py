@@ -10,7 +10,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger
 from headrace.engines.protocol.core import Bell
 from headrace.engines.protocol.engine import Engine
-from tests.conformance.jobs.test_every_event import ACTS, EXPIRES, is_expected
+from tests.conformance.core.test_every_event import ACTS, EXPIRES, is_expected
 from tests.support.builders import NOW, bring, fail, new_job, settle, submit_and_claim, succeed, worker_row
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE, eventually

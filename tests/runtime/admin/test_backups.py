@@ -7,7 +7,11 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -23,6 +27,7 @@ from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.maintenance import StoreView
+from headrace.engines.protocol.transfer import Record
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
 from tests.runtime.transfer.store_contents import contents, dead_letters, fill, without_nul
@@ -314,17 +319,17 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
     fill(source, JOBS)
     backups.take(source, folder / "copy.db")
     before = without_nul(contents(source))
-    real, calls = type(source.transfer).import_jobs, 0
+    real, calls = type(source.transfer).import_records, 0
 
-    def fails_later(self: object, job_exports: list[JobExport]) -> int:
+    def fails_later(self: object, records: Sequence[Record]) -> int:
         nonlocal calls
-        if isinstance(self, type(source.transfer)):
+        if isinstance(self, type(source.transfer)) and isinstance(records[0], JobExport):
             calls += 1
             if calls == 3:
                 raise ConnectionError("cut off")
-        return real(self, job_exports)  # type: ignore[arg-type]
+        return real(self, records)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(source.transfer), "import_jobs", fails_later)
+    monkeypatch.setattr(type(source.transfer), "import_records", fails_later)
     with pytest.raises(ConnectionError):
         backups.restore(source, folder / "copy.db", replace_all=True)
     monkeypatch.undo()

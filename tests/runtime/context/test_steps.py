@@ -279,7 +279,7 @@ def test_steps_are_copied_to_another_store(app: Headrace, till: Till) -> None:
         job = order.enqueue()
         eventually(lambda: job.refresh().state == "scheduled", "the wait")
     with Headrace("memory://") as elsewhere:
-        elsewhere.engine.transfer.import_jobs(app.engine.transfer.export_jobs(0, 10))
+        elsewhere.engine.transfer.import_records(app.engine.transfer.export_jobs(0, 10))
         assert elsewhere.engine.queries.details(job.id).steps == app.engine.queries.details(job.id).steps
         elsewhere.task(name="order")(order.function)
         assert elsewhere.signal(job.id, "paid")

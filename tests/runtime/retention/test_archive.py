@@ -624,7 +624,7 @@ def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
 ) -> None:
     job = work.enqueue(1)
     drain(app)
-    [job_export] = app.engine.retention_store.export_jobs([job.id])
+    [job_export] = app.engine.transfer.export_jobs(ids=[job.id])
     archive_of(app).add([row_of(job_export)], "weekly")
     clock.advance(20 * DAY)
     job.retry()

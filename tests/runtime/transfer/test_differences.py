@@ -149,9 +149,9 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     job_exports = without_nul(source.transfer.export_jobs(0, 100))
     job_exports[20], job_exports[40] = job_exports[40], job_exports[20]
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_jobs(job_exports)
-    target.transfer.import_dead_letters(dead_letters(source))
-    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_records(job_exports)
+    target.transfer.import_records(dead_letters(source))
+    target.transfer.import_records(source.queries.queues())
     result = StoreCopy(source, target).verify()
     assert result.different == 20
     assert all("is out of order" in str(difference) for difference in result.differences)
@@ -174,9 +174,9 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     by_id = {job_export.job.id: (what, job_export) for what, job_export in altered.items()}
     assert len(by_id) == len(altered)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_jobs([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
-    target.transfer.import_dead_letters(dead_letters(source))
-    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_records([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
+    target.transfer.import_records(dead_letters(source))
+    target.transfer.import_records(source.queries.queues())
     result = StoreCopy(source, target).verify()
     assert {difference.id: difference.how for difference in result.differences} == {
         job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
@@ -187,9 +187,9 @@ def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine)
     fill(source, 100)
     first, second, *rest = dead_letters(source)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_jobs(without_nul(source.transfer.export_jobs(0, 1000)))
-    target.transfer.import_dead_letters([msgspec.structs.replace(second, reason="another"), *rest])
-    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_records(without_nul(source.transfer.export_jobs(0, 1000)))
+    target.transfer.import_records([msgspec.structs.replace(second, reason="another"), *rest])
+    target.transfer.import_records(source.queries.queues())
     result = StoreCopy(source, target).verify()
     assert [str(difference) for difference in result.differences] == [
         f"dead letter {first.id} of job {first.job_id} is missing",
@@ -216,8 +216,8 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
 def test_many_differences_are_counted_and_the_first_are_reported(source: Engine, target: Engine) -> None:
     fill(source, 100)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_queues(source.queries.queues())
-    target.transfer.import_dead_letters(dead_letters(source))
+    target.transfer.import_records(source.queries.queues())
+    target.transfer.import_records(dead_letters(source))
     result = StoreCopy(source, target).verify()
     assert (result.different, len(result.differences)) == (100, 20)
 

@@ -17,6 +17,7 @@ from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.retention.lifecycle import PolicyRow, StoredPolicy
 from headrace.core.schedules.records import Occurrence
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.protocol.transfer import Record
 from headrace.errors import StoreMoved
 from tests.runtime.transfer.kit import JOBS, cut_off, finish, move
 from tests.runtime.transfer.store_contents import HOUR, claim_from, contents, dead_letters, fill, without_nul
@@ -110,7 +111,7 @@ def test_schedules_arrive_with_what_became_of_their_times(
     for name in ("nightly", "weekly"):
         source.schedule_store.put(schedule(name), new=True)
         past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
-        source.schedule_store.record(past)
+        source.transfer.import_records(past)
     move(source, target)
     assert source.schedule_store.due(10) == [], "a moved store fires nothing"
     assert target.schedule_store.all() == source.schedule_store.all() != []
@@ -252,7 +253,7 @@ def test_changed_settings_are_reported_and_corrected_by_another_run(
     source.rule_store.set_rules("send", TaskRules(paused=True))
     source.staleness_store.override_policy("task", "send", StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
-    source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
+    source.transfer.import_records([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = StoreCopy(source, target)
     made.run(0)
     assert made.verify().differences == []
@@ -440,8 +441,13 @@ def test_a_missing_dependency_or_flow_is_reported(source: Engine, target: Engine
         [new_job("a"), new_job("b", state=State.WAITING)], edges=[Dependency("a", "b")], flow=FlowRow("f", "family", 7)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.transfer), "import_edges", lambda *_: None)
-        patch.setattr(type(target.transfer), "import_flows", lambda *_: None)
+        real = target.transfer.import_records
+
+        def without_dependencies(records: Sequence[Record], origin: str | None = None) -> int:
+            left_out = bool(records) and isinstance(records[0], FlowRow | Dependency)
+            return 0 if left_out else real(records, origin)
+
+        patch.setattr(target.transfer, "import_records", without_dependencies)
         made = StoreCopy(source, target)
         made.run(0)
     expected = [str(difference) for difference in made.verify().differences]
@@ -461,14 +467,15 @@ def test_large_jobs_are_copied_a_few_at_a_time(source: Engine, target: Engine, m
     heavy = '["' + "x" * 1_000_000 + '"]'
     for start in range(0, 60, 10):
         source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])
-    unpack = target.transfer.import_jobs
+    unpack = target.transfer.import_records
     sizes: list[int] = []
 
-    def weighed(job_exports: Sequence[JobExport], origin: str | None = None) -> int:
-        sizes.append(sum(len(job_export.job.payload) for job_export in job_exports))
-        return unpack(job_exports, origin)
+    def weighed(records: Sequence[Record], origin: str | None = None) -> int:
+        if payloads := [len(record.job.payload) for record in records if isinstance(record, JobExport)]:
+            sizes.append(sum(payloads))
+        return unpack(records, origin)
 
-    monkeypatch.setattr(target.transfer, "import_jobs", weighed)
+    monkeypatch.setattr(target.transfer, "import_records", weighed)
     move(source, target)
     assert contents(target) == contents(source)
     assert max(sizes) <= 10_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -138,10 +139,10 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
 ) -> None:
     fill(source, 5)
 
-    def refuse(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    def refuse(*_: Any, **__: Any) -> bool:
         raise ConfigError("read only")
 
-    monkeypatch.setattr(source.transfer, "replace_status", refuse)
+    monkeypatch.setattr(source.transfer, "set_status", refuse)
     with pytest.raises(ConfigError, match="read only"):
         StoreCopy(source, target).run(0)
     assert unchanged(target)
@@ -152,19 +153,19 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_copied_by_the_ne
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, is_reachable: bool
 ) -> None:
     fill(source, 5)
-    swap = source.transfer.replace_status
+    swap = source.transfer.set_status
 
     def away() -> StoreStatus | None:
         raise EngineUnavailable("the server is away")
 
-    def lose_answer(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
-        swap(before, store_status)
+    def lose_answer(store_status: StoreStatus | None, **how: Any) -> bool:
+        swap(store_status, **how)
         if not is_reachable:
             monkeypatch.setattr(source.transfer, "store_status", away)
         raise EngineUnavailable("the connection was lost")
 
     with monkeypatch.context() as lossy:
-        lossy.setattr(source.transfer, "replace_status", lose_answer)
+        lossy.setattr(source.transfer, "set_status", lose_answer)
         with pytest.raises(EngineUnavailable, match="was lost"):
             StoreCopy(source, target).run(0)
     monkeypatch.undo()

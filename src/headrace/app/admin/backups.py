@@ -175,17 +175,17 @@ def _copy(source: StoreView, target: Engine, progress: Progress | None, *, in_us
             progress(done, max(total, done))
     for records in dead_letter_pages(source.transfer):
         for some in portions(_without_outdated(target, records) if in_use else records, dead_letter_size):
-            target.transfer.import_dead_letters(some)
+            target.transfer.import_records(some)
     if in_use:
         _copy_dependencies(source, target, linked)
     else:
         for edges in edge_pages(source.flow_store, linked):
-            target.transfer.import_edges(edges)
+            target.transfer.import_records(edges)
 
 
 def _import_jobs(target: Engine, page: list[JobExport]) -> None:
     for portion in portions([portable(job_export) for job_export in page], export_size):
-        target.transfer.import_jobs(portion)
+        target.transfer.import_records(portion)
 
 
 # -- repairs after reading a store in use: each job is of a different moment
@@ -256,7 +256,7 @@ def _copy_edges(target: Engine, edges: Sequence[Dependency]) -> None:
     for edge in complete:
         of_child.setdefault(edge.child, []).append(edge)
     changed = {name for name, own in of_child.items() if _is_inconsistent(rows[name], own, rows)}
-    target.transfer.import_edges([edge for edge in complete if edge.child not in changed])
+    target.transfer.import_records([edge for edge in complete if edge.child not in changed])
     if undecided := [replace(edge, blocks=True) for edge in complete if edge.child in changed]:
         target.insert([], edges=undecided)
 
@@ -325,7 +325,7 @@ def _keep_queues(engine: Engine, names: Collection[str]) -> None:
     """Keep existing queues, empty: processes that have used them do not register them again."""
     known = {queue.name for queue in engine.queries.queues()}
     now = engine.clock.now()
-    engine.transfer.import_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
+    engine.transfer.import_records([QueueRow(name, False, now) for name in sorted(names) if name not in known])
 
 
 def _refuse_in_use(engine: Engine, path: Path, replace_all: bool) -> None:

@@ -167,7 +167,7 @@ class JobArchive:
             raise JobNotFound(job_id)
         if (store_status := engine.transfer.store_status()) is not None:
             raise closed_error(store_status)
-        if not rows or not engine.transfer.import_jobs([revived(archived_job(rows[0]), engine.clock.now())]):
+        if not rows or not engine.transfer.import_records([revived(archived_job(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
         self._required_archive().remove([key_of(rows[0])])
         engine.ring("work")

@@ -45,7 +45,7 @@ def edge_pages(flow_store: FlowStore, parents: Sequence[str]) -> Iterator[list[D
 
 def copy_flows(source: StoreView, target: Engine) -> None:
     for page in flow_pages(source.flow_store):
-        target.transfer.import_flows(page)
+        target.transfer.import_records(page)
 
 
 def copy_edges(source: StoreView, target: Engine, parents: Sequence[str], *, merged: bool) -> None:
@@ -60,7 +60,7 @@ def copy_edges(source: StoreView, target: Engine, parents: Sequence[str], *, mer
             and row.created_at == there[row.id].created_at
             and not (merged and changed_at_one_store(row, there[row.id]))
         }
-        target.transfer.import_edges([edge for edge in page if edge.parent in copied and edge.child in copied])
+        target.transfer.import_records([edge for edge in page if edge.parent in copied and edge.child in copied])
 
 
 def link_to_existing(target: Engine, edges: Sequence[Dependency]) -> None:

@@ -35,7 +35,7 @@ class SettingDifference(Struct, frozen=True):
 def copy_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
     """Copy all settings, queues first: they must exist before their jobs. `merged`: the target was in use before."""
     known = {queue.name for queue in target.queries.queues()} if merged else set()
-    target.transfer.import_queues([queue for queue in source.queries.queues() if queue.name not in known])
+    target.transfer.import_records([queue for queue in source.queries.queues() if queue.name not in known])
     ruled = {row.name for row in target.rule_store.tasks()} if merged else set()
     for task in source.rule_store.tasks():
         if task.name not in ruled:
@@ -102,7 +102,7 @@ def _copy_schedule(
         copy = None
     if copy is None and not target.schedule_store.put(original, new=True):
         return  # one was created meanwhile
-    target.schedule_store.record(_missing_occurrences(source, target, original.id)[::-1])
+    target.transfer.import_records(_missing_occurrences(source, target, original.id)[::-1])
 
 
 def _is_kept(original: ScheduleRow, copy: ScheduleRow, merged: bool) -> bool:

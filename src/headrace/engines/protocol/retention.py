@@ -7,7 +7,6 @@ from typing import Protocol
 
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
 from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
@@ -32,10 +31,6 @@ class RetentionStore(Protocol):
         a pending dead letter, an open child or an open job in their flow. Jobs that would run again with a
         dead-lettered job are held, too: its parents, the jobs cancelled with it, and its flow.
         """
-        ...
-
-    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
-        """The jobs of these ids that exist, with their complete history."""
         ...
 
     def delete(self, leases: Sequence[Lease]) -> list[str]:

@@ -15,10 +15,6 @@ class ScheduleStore(Protocol):
         """Every schedule, by id."""
         ...
 
-    def count(self) -> int:
-        """How many schedules there are."""
-        ...
-
     def get(self, schedule_id: str) -> ScheduleRow | None:
         """The schedule, None if it does not exist."""
         ...
@@ -49,10 +45,6 @@ class ScheduleStore(Protocol):
         is not stored again, and a full queue raises QueueFull. Everything applied is one commit. Each schedule keeps
         its newest 1000 occurrences.
         """
-        ...
-
-    def record(self, occurrences: Sequence[Occurrence]) -> None:
-        """Store the results of times that fired in another store, the oldest first."""
         ...
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:

@@ -41,10 +41,6 @@ class RedisScheduleStore:
         rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
         return sorted(rows, key=lambda row: row.id)
 
-    def count(self) -> int:
-        self._database.prepare()
-        return int(self._database.connections.command("HLEN", self._key("schedules")))
-
     def get(self, schedule_id: str) -> ScheduleRow | None:
         self._database.prepare()
         if not serialization.encodable(schedule_id):
@@ -94,13 +90,6 @@ class RedisScheduleStore:
             raise_refusal(*answer)
         applied = set(answer)
         return [position in applied for position in range(1, len(firings) + 1)]
-
-    def record(self, occurrences: Sequence[Occurrence]) -> None:
-        self._database.prepare()
-        for occurrence in occurrences:
-            self._database.connections.command(
-                "LPUSH", self._key(f"occurrences:{occurrence.schedule}"), serialization.encode(occurrence)
-            )
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         self._database.prepare()

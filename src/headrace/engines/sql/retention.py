@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from headrace.core.damaged_records import read
 from headrace.core.jobs.records import JobRow, Lease
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
-from headrace.engines.shared.sql_files import as_json, most
+from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.events import append_move_events
 from headrace.engines.sql.transaction import Database, Transaction
-from headrace.engines.sql.transfer import exports_of
 
 _rows = Rows(JobRow)
 _retention_run = msgspec.json.Decoder(RetentionRun)
@@ -81,12 +79,6 @@ class SqlRetentionStore:
             return [replace(row, held=True) if row.flow in busy or row.seq in cut_off else row for row in rows]
 
         return self._database.read(read_page)
-
-    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
-        def read_page(tx: Transaction) -> list[JobExport]:
-            return exports_of(tx, _rows.decode(tx.fetch("get", ids=as_json(ids), most=most(light=False))))
-
-        return self._database.read(read_page) if ids else []
 
     def delete(self, leases: Sequence[Lease]) -> list[str]:
         now = self._database.at(None)

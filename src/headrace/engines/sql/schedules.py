@@ -39,9 +39,6 @@ class SqlScheduleStore:
     def all(self) -> list[ScheduleRow]:
         return _schedules(self._database.read(lambda tx: tx.fetch("schedules")))
 
-    def count(self) -> int:
-        return int(self._database.read(lambda tx: tx.fetch("count_schedules")))
-
     def get(self, schedule_id: str) -> ScheduleRow | None:
         found = _schedules(self._database.read(lambda tx: tx.fetch("schedule", id=schedule_id)))
         return found[0] if found else None
@@ -90,10 +87,6 @@ class SqlScheduleStore:
         if any(firing.jobs for firing, is_applied in zip(firings, applied, strict=True) if is_applied):
             self._database.ring("work")
         return applied
-
-    def record(self, occurrences: Sequence[Occurrence]) -> None:
-        if occurrences:
-            self._database.write(lambda tx: tx.run("add_occurrences", c=as_json(occurrences)))
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         most = min(limit, _KEPT)

@@ -180,7 +180,7 @@ class AlertInputs:
         return self._store_load.clients
 
     def _schedules(self) -> float:
-        return self._engine.schedule_store.count()
+        return len(self._engine.schedule_store.all())
 
     def _busy(self) -> float | None:
         return self._store_load.busy

@@ -111,7 +111,7 @@ class GaugeSampler:
             of_store["busy"] = store_load.busy
         if store_load.clients is not None:
             of_store["clients"] = float(store_load.clients)
-        of_store["schedules"] = float(self._engine.schedule_store.count())
+        of_store["schedules"] = float(len(self._engine.schedule_store.all()))
         if (scan := last_scan(self._engine)) is not None:
             of_store["stale"] = scan.stale
         return StoreGauges(now, queries.queue_counts(open_only=True), queues, of_store)
