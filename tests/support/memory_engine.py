@@ -220,7 +220,7 @@ class MemoryEngine:
             if (current := self._store.jobs.get(outcome.id)) is not None:
                 why = f"it held version {outcome.version}, the job is at {current.version}"
                 late = {"worker": want.worker if want else None, "version": outcome.version, "finished_at": None}
-                self._store.record(current, now, "lease lost", f"late {outcome.event} refused: {why}", **late, **errors)
+                self._store.record(current, now, "lease_lost", f"late {outcome.event} refused: {why}", **late, **errors)
                 self._store.history[current.id][-1] = replace(self._store.history[current.id][-1], started_at=None)
             return False
         kept = {"result": outcome.result, "result_checksum": outcome.result_checksum}
@@ -407,7 +407,7 @@ class MemoryQueries:
         self._store.record(job, now, event, f"by {by}" if by else None, target=target)
         if event is Trigger.CANCEL:
             self._store.go(job, event, target, finished_at=now, reason=f"cancelled{actor_suffix(by)}")
-        elif event is Trigger.HURRY:
+        elif event is Trigger.PROMOTE_NOW:
             self._store.go(job, event, target, **_times(job, now))
         else:
             if job.state is State.COMPLETED:
@@ -482,8 +482,8 @@ class MemoryQueries:
             number = sum((step.kind, step.name) == ("event", name) for step in self._store.steps.get(job_id, ()))
             _save(self._store, job, Step("event", name, number + 1, at, value, checksum), at)
             if job.state is State.SCHEDULED and job.reason == awaiting(name):
-                self._store.record(job, at, Trigger.HURRY, f"event {name!r} came", target=State.PENDING)
-                self._store.go(job, Trigger.HURRY, State.PENDING, **_times(job, at), reason=None)
+                self._store.record(job, at, Trigger.PROMOTE_NOW, f"event {name!r} came", target=State.PENDING)
+                self._store.go(job, Trigger.PROMOTE_NOW, State.PENDING, **_times(job, at), reason=None)
                 self._store.ring("work")
         return True
 

@@ -257,7 +257,11 @@ class _Busy:
             engine.staleness_store,
             self,
         )
-        self.document_store = engine.document_store
+        self.document_store, self.flow_store, self.rule_store = (
+            engine.document_store,
+            engine.flow_store,
+            engine.rule_store,
+        )
 
     def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         found = self.engine.transfer.export_jobs(after, 1)

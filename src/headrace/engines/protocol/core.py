@@ -129,7 +129,7 @@ class JobEngine(Protocol):
         `groups` are the worker's events: jobs that started, and the successes among these outcomes. A success event is
         stored only if the success is, in the same commit. The engine itself adds the events of all other outcomes.
 
-        An outcome with an outdated version changes nothing but adds a `lease lost` entry to the job's history.
+        An outcome with an outdated version changes nothing but adds a `lease_lost` entry to the job's history.
         A claim first cancels expired jobs and promotes due ones. It skips paused queues and takes jobs by priority
         (high first), due time and submission, or in the order that the worker or the queue's rules ask for. It never
         exceeds the limits of queues and tasks, counted over all workers; lanes that share a limit take turns. While a
@@ -218,12 +218,11 @@ class Queries(Protocol):
     def move(
         self, which: Filter, event: Trigger, limit: int, by: str | None = None, now: int | None = None
     ) -> list[str]:
-        """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
+        """Apply CANCEL, REVIVE, PROMOTE_NOW or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
-        A revived job waits for its open parents only; finished ones, however they ended, no longer count. A hurried job
-        waits for no parent. The children of a revived job wait again, also those that only its end had cancelled, and
-        theirs. To its dependents a deleted job counts as cancelled. A waiting job whose own run is over cannot be
-        hurried.
+        A revived job waits for its open parents only; finished ones, however they ended, no longer count. Its children
+        wait again, also those that only its end had cancelled, and theirs. A promoted job waits for no parent; one
+        whose own run is over cannot be promoted. To its dependents a deleted job counts as cancelled.
         """
         ...
 
