@@ -35,7 +35,7 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
 def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None:
     bring(engine, state)
-    for dead_letter in engine.dead_letters.latest(["job"]):
+    for dead_letter in engine.dead_letters.get(job_ids=["job"]):
         engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
     before, history = row(engine), engine.queries.details("job").history
     assert engine.dead_letters.add(ORDER, now=LATER) == "added"
@@ -51,7 +51,7 @@ def test_a_job_that_runs_or_has_completed_is_left_alone(engine: Engine, state: S
     bring(engine, state)
     before = row(engine)
     assert engine.dead_letters.add(ORDER, now=LATER) == "busy"
-    assert (row(engine), engine.dead_letters.latest(["job"])) == (before, [])
+    assert (row(engine), engine.dead_letters.get(job_ids=["job"])) == (before, [])
 
 
 def test_there_is_one_pending_record_of_a_job(engine: Engine) -> None:

@@ -136,7 +136,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
 def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
     dead(engine)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, by="ops", now=LATER)
-    (resolved,) = engine.dead_letters.latest(["job"])
+    (resolved,) = engine.dead_letters.get(job_ids=["job"])
     assert (resolved.status, resolved.requeues, resolved.resolved_by) == ("requeued", 0, "ops")
     assert fail_again(engine, at=LATER).requeues == 0
 

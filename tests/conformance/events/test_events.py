@@ -168,7 +168,7 @@ def test_pauses_and_schedules_are_told(engine: Engine) -> None:
 
 def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    [dead_letter] = engine.dead_letters.latest(["job"])
+    [dead_letter] = engine.dead_letters.get(job_ids=["job"])
     engine.dead_letters.resolve([dead_letter.id], "manually_resolved", by="ann", now=NOW)
     resolved = read_events(engine)[-1]
     assert (resolved.type, resolved.job_id) == ("dead.resolved", "job")

@@ -140,7 +140,7 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert found(engine) == {}
     job = row(engine, "bad")
     assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
-    [dead_letter] = engine.dead_letters.latest(["bad"])
+    [dead_letter] = engine.dead_letters.get(job_ids=["bad"])
     assert (dead_letter.reason, dead_letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
     assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}

@@ -17,6 +17,7 @@ from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
+from headrace.runtime.retention.last_run import store_last_run
 from headrace.runtime.retention.sweep_task import RetentionTask
 from tests.conformance.redis.servers import OwnRedis
 from tests.support.builders import (
@@ -314,7 +315,7 @@ def lease_of_running(engine: RedisEngine) -> Any:
 def test_what_makes_room_works_without_memory(full: RedisEngine) -> None:
     assert len(full.queries.move(Filter(states=(State.PENDING,)), Trigger.DELETE, 9, now=NOW)) == 1
     with pytest.raises(EngineUnavailable):
-        full.retention_store.record(RetentionRun(at=NOW, duration=1))
+        store_last_run(full.document_store, RetentionRun(at=NOW, duration=1))
     maintenance_task = RetentionTask(full, Settings(), 60.0, lambda: None)
     while maintenance_task.do() == 0.0:  # they ended long ago, by the server's clock
         pass

@@ -475,7 +475,7 @@ def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Ins
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",))
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    [letter] = engine.dead_letters.latest(["failed"])
+    [letter] = engine.dead_letters.get(job_ids=["failed"])
     engine.dead_letters.resolve([letter.id], "cancelled", now=NOW)
     for state in FINAL:
         found = engine.retention_store.finished("default", state, NOW + 1, 10)

@@ -11,7 +11,7 @@ from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport, StoreStatus
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.dead_letters.builders import dead, pending
 from tests.conformance.flows.dependency_builders import child, plant_chain, the
@@ -120,7 +120,9 @@ def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
     check_held(engine, "job", held=True)
     engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
     check_held(engine, "job", held=False)
-    assert [one.status for one in engine.dead_letters.latest(["job"])] == ["manually_resolved"]  # it outlives its job
+    assert [one.status for one in engine.dead_letters.get(job_ids=["job"])] == [
+        "manually_resolved"
+    ]  # it outlives its job
 
 
 def test_a_job_stays_as_long_as_a_child_is_open(engine: Engine) -> None:
@@ -295,16 +297,3 @@ def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
     assert engine.transfer.import_records(job_exports) == 1
     assert row(engine).result == before.result
     assert row(engine).version == before.version
-
-
-# -- the record
-
-
-def test_what_a_sweep_did_is_recorded_over_what_was_before(engine: Engine) -> None:
-    assert engine.retention_store.last() is None
-    engine.retention_store.record(RetentionRun(at=NOW, duration=5, archived=1))
-    latest = RetentionRun(
-        at=NOW + 1, duration=7, archived=2, deleted=3, dead_letters=4, partition="2026-W46", dropped=["2026-W20"]
-    )
-    engine.retention_store.record(latest)
-    assert engine.retention_store.last() == latest

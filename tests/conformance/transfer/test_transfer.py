@@ -442,7 +442,7 @@ def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
     engine.transfer.set_status(store_status)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [False, False]
     assert contents(engine) == before
-    assert engine.dead_letters.latest(["old", "older"]) == []
+    assert engine.dead_letters.get(job_ids=["old", "older"]) == []
     engine.transfer.set_status(None)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [True, True]
 

@@ -46,7 +46,7 @@ def a_late_settle(engine: Engine) -> Callable[[], object]:
 def a_resolved_letter(engine: Engine) -> Callable[[], object]:
     claimed = submit_and_claim(engine)
     settle(engine, fail(claimed))
-    (letter,) = engine.dead_letters.latest([claimed.id])
+    (letter,) = engine.dead_letters.get(job_ids=[claimed.id])
     return lambda: engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
 
 

@@ -38,6 +38,7 @@ from headrace.engines.protocol.archive import Archive
 from headrace.engines.shared.decisions import closed_error
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
+from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_event import emit_run, error_text, record_run
@@ -99,7 +100,7 @@ class JobArchive:
         ]
 
     def stats(self) -> ArchiveStats:
-        partitions, last = self.partitions(), self._services.engine.retention_store.last()
+        partitions, last = self.partitions(), last_run(self._services.engine.document_store)
         return ArchiveStats(
             jobs=sum(one.jobs for one in partitions),
             bytes=sum(one.bytes for one in partitions),

@@ -271,7 +271,7 @@ class Services:
         return "" if found is None else explain_stale(found)
 
     def _with_dead_letter(self, row: JobRow, found: Explanation) -> Explanation:
-        for dead_letter in self.engine.dead_letters.latest([row.id]):
+        for dead_letter in self.engine.dead_letters.get(job_ids=[row.id]):
             command = f"headrace dead show {dead_letter.id}"
             remedy = Remedy(verb="show_dead_letter", target=dead_letter.id, command=command)
             return found.plus(f" Its dead letter {dead_letter.id} is {dead_letter.status}: `{command}`.", remedy)

@@ -220,7 +220,7 @@ def _compare_dead(source: Engine, target: Engine, verification: CopyVerification
 
 
 def _has_pending_dead_letter(target: Engine, job_id: str) -> bool:
-    return any(dead_letter.status == "pending" for dead_letter in target.dead_letters.latest([job_id]))
+    return any(dead_letter.status == "pending" for dead_letter in target.dead_letters.get(job_ids=[job_id]))
 
 
 def _compare_dependencies(source: Engine, target: Engine, parents: list[str], verification: CopyVerification) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
 
 
@@ -38,14 +38,6 @@ class RetentionStore(Protocol):
 
         Returns the ids of the deleted jobs. While a store status is set, none is deleted.
         """
-        ...
-
-    def last(self) -> RetentionRun | None:
-        """The last recorded retention run."""
-        ...
-
-    def record(self, retention_run: RetentionRun) -> None:
-        """Store a retention run in place of the last one."""
         ...
 
 

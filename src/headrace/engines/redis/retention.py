@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from headrace.core.damaged_records import read
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import State
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.operation_timing import timed_part
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
 _list_finished, _delete_finished = load("retention/list_finished"), load("retention/delete_finished")
-_retention_run = msgspec.json.Decoder(RetentionRun)
 
 
 @timed_part
@@ -56,14 +52,3 @@ class RedisRetentionStore:
             _delete_finished, serialization.encode(names), serialization.encode(versions), now
         )
         return [names[place - 1] for place in removed]
-
-    def last(self) -> RetentionRun | None:
-        self._database.prepare()
-        text = self._database.connections.command("GET", f"{{{self._database.prefix}}}:last_retention")
-        return read(_retention_run.decode, text) if text else None
-
-    def record(self, retention_run: RetentionRun) -> None:
-        self._database.prepare()
-        self._database.connections.command(
-            "SET", f"{{{self._database.prefix}}}:last_retention", msgspec.json.encode(retention_run)
-        )

@@ -9,10 +9,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.core.damaged_records import read
 from headrace.core.jobs.records import JobRow, Lease
 from headrace.core.jobs.states import State
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
@@ -20,7 +19,6 @@ from headrace.engines.sql.events import append_move_events
 from headrace.engines.sql.transaction import Database, Transaction
 
 _rows = Rows(JobRow)
-_retention_run = msgspec.json.Decoder(RetentionRun)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _finished = Rows(FinishedJob)
@@ -99,13 +97,6 @@ class SqlRetentionStore:
             self._since_ease = 0
             self._ease()
         return deleted
-
-    def last(self) -> RetentionRun | None:
-        text = self._database.read(lambda tx: tx.fetch("retention_run"))
-        return read(_retention_run.decode, text) if text else None
-
-    def record(self, retention_run: RetentionRun) -> None:
-        self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(retention_run)))
 
 
 def _remove(tx: Transaction, now: int, jobs: list[JobToDelete]) -> list[str]:
