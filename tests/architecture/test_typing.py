@@ -20,14 +20,14 @@ SRC = Path(__file__).parents[2] / "src"
 RIGHT = """
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack, assert_type
 
 from headrace import (
-    AttemptError, Headrace, HistoryEntry, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry, State,
-    TaskOptions, Worker, WorkerInfo, current_job,
+    INJECTED, AttemptError, Call, Headrace, HistoryEntry, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry,
+    State, TaskOptions, Worker, WorkerInfo, current_job,
 )
 from headrace.testing import VirtualClock, adrain, assert_enqueued, drain, enqueued, inline, isolated
 
@@ -72,6 +72,52 @@ assert_type(poll.enqueue(1).result(), int)
 def billing_task(**options: Unpack[TaskOptions]) -> Any:
     return app.task(name="billing", **options)
 
+
+# Hooks and providers keep their types.
+@app.on_worker_start
+def connect() -> None: ...
+
+
+@app.on_worker_stop
+async def disconnect(worker: Worker) -> None: ...
+
+
+@app.around_attempt
+def timed(job: JobContext) -> Iterator[None]:
+    yield
+
+
+@app.around_attempt
+async def traced(job: JobContext) -> AsyncIterator[None]:
+    yield
+
+
+@app.around_attempt
+@contextmanager
+def managed(job: JobContext) -> Iterator[None]:
+    yield
+
+
+@app.around_enqueue
+def tagged(call: Call[Any]) -> Generator[Call[Any], Job[Any], None]:
+    assert_type((yield call.using(tags=["eu"])), Job[Any])
+
+
+class Pool: ...
+
+
+@app.provide(per="worker")
+async def pool() -> AsyncIterator[Pool]:
+    yield Pool()
+
+
+@app.task
+def charge(order: int, pool: Pool = INJECTED) -> int:
+    return order
+
+
+assert_type(charge.enqueue(7), Job[int])
+assert_type(charge(7, Pool()), int)
 
 # A plain call is a plain call.
 assert_type(add(1, 2), int)
@@ -190,6 +236,19 @@ async def fetch(url: str) -> bytes:
     return url.encode()
 
 
+@app.around_attempt  # wrong: type-var
+def measured() -> None: ...
+
+
+@app.around_enqueue  # wrong: type-var
+def tagged(call: int) -> None: ...
+
+
+@app.on_worker_start  # wrong: type-var
+def connect(host: str) -> None: ...
+
+
+app.provide(per="day")  # wrong: call-overload
 add("1", 2)  # wrong: arg-type
 add(1)  # wrong: call-arg
 add.enqueue("1", 2)  # wrong: arg-type

@@ -25,6 +25,7 @@ from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_name, check_text
+from headrace.core.tasks.other_libraries import APP_ATTRIBUTES, unknown_attribute
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError
 from headrace.runtime.context.trace import correlated
@@ -378,6 +379,9 @@ class Headrace(HookMethods, TaskRuleMethods):
 
     async def __aexit__(self, *_: object) -> None:
         await in_thread(self.close)
+
+    if not TYPE_CHECKING:
+        __getattr__ = unknown_attribute("an app", APP_ATTRIBUTES)
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"

@@ -12,19 +12,27 @@ are reported only with `attempts=True`.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sentry_sdk
 from sentry_sdk.crons import capture_checkin
 from sentry_sdk.integrations.logging import ignore_logger
+from sentry_sdk.utils import event_from_exception
 
 from headrace import CancelJob, Headrace, JobContext, Snooze
+from headrace.core.codec.redaction import redact
+from headrace.core.jobs.fingerprint import fingerprint
+from headrace.core.jobs.records import ErrorInfo
+from headrace.runtime.context.steps import suspension_in
 
-_SCOPE = "__headrace_sentry_scope__"
-_TAGS = ("job", "task", "queue", "attempt", "worker", "correlation_id")
+_KEPT = "__headrace_sentry__"  # on an error: the scope of its attempt, and what masks its secrets
+_FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id")
+_MECHANISM = {"type": "headrace", "handled": False}
 
 
 def instrument(app: Headrace, *, attempts: bool = False, monitors: bool = True) -> None:
@@ -41,15 +49,15 @@ def instrument(app: Headrace, *, attempts: bool = False, monitors: bool = True) 
         check_in = None if schedule is None else capture_checkin(str(schedule), status="in_progress")
         status = "error"
         with sentry_sdk.isolation_scope() as scope:
-            _describe(scope, job)
+            own = {"job": job.id, **{name: getattr(job, name) for name in _FIELDS[1:]}}
+            _describe(scope, own)
             try:
                 yield
                 status = "ok"
-            except (Snooze, CancelJob):
-                status = "ok"
-                raise
-            except Exception as error:
-                _keep_scope(error, scope)
+            except BaseException as error:
+                if isinstance(error, Snooze | CancelJob) or suspension_in(error) is not None:
+                    status = "ok"
+                _keep(error, scope, app, job.task)
                 raise
             finally:
                 if schedule is not None:
@@ -72,28 +80,54 @@ class FailureHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one failure, in the scope of its attempt if that ran in this process."""
-        if getattr(record, "event", None) not in self._events:
-            return
+        if getattr(record, "event", None) in self._events:
+            try:
+                self._send(record)
+            except Exception:  # it must not disturb the worker
+                self.handleError(record)
+
+    def _send(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
+        kept, mask = getattr(error, _KEPT, (None, None))
         with sentry_sdk.new_scope() as scope:
-            if (kept := getattr(error, _SCOPE, None)) is not None:
+            if kept is not None:
                 scope.update_from_scope(kept)
-            for name in _TAGS:
-                if (value := getattr(record, name, None)) is not None:
-                    scope.set_tag(f"headrace.{name}", value)
-            if error is not None:
-                scope.capture_exception(error)
-            else:  # it was raised in a sandbox, or a secret was masked in it
-                scope.capture_message(record.getMessage(), level="error")
+            _describe(scope, {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)})
+            if record.exc_info and error is not None:
+                options = sentry_sdk.get_client().options
+                event, hint = event_from_exception(record.exc_info, client_options=options, mechanism=_MECHANISM)
+                _mask_variables(event, mask)
+                scope.capture_event(event, hint)
+            else:
+                scope.capture_event(_without_stack(record))
 
 
-def _describe(scope: sentry_sdk.Scope, job: JobContext) -> None:
-    scope.set_transaction_name(job.task)
-    scope.set_context("job", {"id": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt})
+def _describe(scope: sentry_sdk.Scope, fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        scope.set_tag(f"headrace.{name}", value)
+    scope.set_transaction_name(str(fields.get("task")), source="task")
+    scope.set_context("job", {"id": fields.get("job"), **{name: fields.get(name) for name in _FIELDS[1:4]}})
 
 
-def _keep_scope(error: Exception, scope: Any) -> None:
-    try:
-        setattr(error, _SCOPE, scope.fork())
-    except AttributeError:  # an exception with slots: it is reported without breadcrumbs
-        return
+def _keep(error: BaseException, scope: sentry_sdk.Scope, app: Headrace, task: str) -> None:
+    hidden = frozenset(app.task_by_name(task).options.redact or ())
+    mask = functools.partial(redact, names=hidden, words=app.submitter.words)
+    with contextlib.suppress(AttributeError):  # an exception with slots: it is reported without breadcrumbs
+        setattr(error, _KEPT, (scope.fork(), mask))
+
+
+def _without_stack(record: logging.LogRecord) -> Any:
+    """The event of a failure in a sandbox, or with a masked secret: its type and message, without a stack."""
+    kind, text = record.args[-2:] if isinstance(record.args, tuple) else ("", record.getMessage())
+    error = {"type": kind, "value": text, "mechanism": _MECHANISM}
+    # Messages of one kind differ in ids and numbers, and there is no stack to group them by.
+    group = fingerprint(str(getattr(record, "task", "")), ErrorInfo(str(kind), str(text)), "")
+    return {"level": "error", "exception": {"values": [error]}, "fingerprint": [group]}
+
+
+def _mask_variables(event: Any, mask: Callable[[Any], Any] | None) -> None:
+    """Mask local variables that have the name of a hidden argument."""
+    for error in event["exception"]["values"] if mask is not None else ():
+        for frame in (error.get("stacktrace") or {}).get("frames", ()):
+            if mask is not None and "vars" in frame:
+                frame["vars"] = mask(frame["vars"])

@@ -280,7 +280,9 @@ def function_in_scope(hooks: Hooks, task: Task[..., Any, Any]) -> Callable[..., 
 
     def call(*args: Any, **kwargs: Any) -> Any:
         runner = asyncio.Runner()  # it opens its event loop on first use
-        scope = WorkerScope(hooks, lambda coroutine: in_own_thread_if_looping(lambda: runner.run(coroutine)))
+        scope = WorkerScope(
+            hooks, lambda todo, context: in_own_thread_if_looping(lambda: runner.run(todo, context=context))
+        )
         try:
             return scope.function_of(task)(*args, **kwargs)
         finally:
@@ -288,7 +290,7 @@ def function_in_scope(hooks: Hooks, task: Task[..., Any, Any]) -> Callable[..., 
             in_own_thread_if_looping(runner.close)
 
     async def acall(*args: Any, **kwargs: Any) -> Any:
-        scope = WorkerScope(hooks, asyncio.run)
+        scope = WorkerScope(hooks, lambda todo, context: asyncio.run(todo))
         try:
             return await scope.function_of(task)(*args, **kwargs)
         finally:

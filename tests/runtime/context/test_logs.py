@@ -237,6 +237,9 @@ def test_the_level_of_a_worker_is_changed_from_outside(app: Headrace, stream: St
         assert logging.getLogger("headrace.store").level == logging.DEBUG
         eventually(lambda: "store.operation" in events(stream), "operations are logged")
         assert app.workers()[0].state == "paused"
+        assert app.set_worker_log_level(worker.id, "INFO")
+        eventually(lambda: logging.getLogger("headrace.store").level == logging.NOTSET, "its own level again")
+        assert logging.getLogger().level == logging.INFO
         assert not app.set_worker_log_level("nobody", "DEBUG")
         with pytest.raises(ConfigError, match="LOUD"):
             app.set_worker_log_level(worker.id, "LOUD")

@@ -199,6 +199,27 @@ def test_an_outage_is_survived_and_declarations_are_made_up_for(
 
 
 @pytest.mark.engines("sqlite")
+def test_an_outage_is_one_line_of_the_log_and_its_end_another(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def declare() -> None:
+        raise EngineUnavailable("the store is away")
+
+    scheduler = Scheduler(app.engine, declare)
+    with monkeypatch.context() as outage:
+        outage.setattr(app.engine.schedule_store, "next_due", declare)
+        pauses = [scheduler._run_guarded() for _ in range(3)]
+    scheduler._declare = lambda: None
+    scheduler._run_guarded()
+    assert pauses == [0.1, 0.2, 0.4]
+    assert [record.getMessage().partition(":")[0].partition(" after")[0] for record in caplog.records] == [
+        "the store is not available",
+        "the store is available again",
+    ]
+    scheduler._bell.close()
+
+
+@pytest.mark.engines("sqlite")
 def test_an_error_of_the_heartbeat_does_not_end_it(
     app: Headrace, noted: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 import os
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from headrace import INJECTED, Headrace, JobContext
+from headrace import INJECTED, Headrace, JobContext, current_job
 
 app = Headrace("memory://")
-_hooked: contextvars.ContextVar[bool] = contextvars.ContextVar("hooked", default=False)
+_hooked: contextvars.ContextVar[str] = contextvars.ContextVar("hooked", default="")
 _worker = int(os.environ.setdefault("HOOKED_TASKS_WORKER", str(os.getpid())))
 
 
@@ -24,20 +25,29 @@ class AsyncCounter(Counter):
 
 
 @app.around_attempt
-def mark(job: JobContext) -> Iterator[None]:
-    token = _hooked.set(True)
+async def mark(job: JobContext) -> AsyncIterator[None]:
+    token = _hooked.set(current_job().id)
     yield
     _hooked.reset(token)
 
 
 @app.provide(per="worker")
-def counter() -> Counter:
-    return Counter()
+def counter() -> Iterator[Counter]:
+    yield from _made(Counter())
 
 
 @app.provide(per="worker")
 async def async_counter() -> AsyncIterator[AsyncCounter]:
-    yield AsyncCounter()
+    for counter in _made(AsyncCounter()):
+        yield counter
+
+
+C = TypeVar("C", bound=Counter)
+
+
+def _made(counter: C) -> Iterator[C]:
+    yield counter
+    Path(os.environ["HOOKED_TASKS_CLOSED"]).write_text(str(counter.count))
 
 
 def _report(counter: Counter) -> dict[str, Any]:

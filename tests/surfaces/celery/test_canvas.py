@@ -212,3 +212,27 @@ def test_an_eager_task_retries_at_once(stored: Shop) -> None:
 def test_wrong_parts_are_refused(stored: Shop, make: Any, told: str) -> None:
     with pytest.raises(CeleryError, match=told):
         make(stored)
+
+
+def test_errbacks_run_in_eager_mode_too(shop: Shop) -> None:
+    for part in (
+        shop.fail.s().on_error(shop.errback.s(tag="one")),
+        chain(shop.add.s(1, 2), shop.fail.s()).on_error(shop.errback.s(tag="chain")),
+        group([shop.fail.s()]).on_error(shop.errback.s(tag="group")),
+        chord([shop.fail.s()], shop.total.s()).on_error(shop.errback.s(tag="chord")),
+    ):
+        with pytest.raises(RuntimeError, match="no"):
+            shop.value(part)
+    assert shop.ran == [("fail", "RuntimeError", True, tag) for tag in ("one", "chain", "group", "chord")]
+
+
+def test_a_group_is_found_again_by_its_id() -> None:
+    with Headrace("memory://") as headrace:
+        shop = Shop(Celery.from_headrace(headrace))
+        made = group([chain(shop.add.s(1, 1), shop.add.s(3)), shop.add.s(2, 2).on_error(shop.errback_id.s())])()
+        drain(headrace)
+        found = shop.app.GroupResult.restore(made.save().id)
+        assert found is not None
+        assert (found.join_native(timeout=1), [result.id for result in found]) == ([5, 4], [one.id for one in made])
+        assert [answer["result"] for _, answer in found.iter_native()] == [5, 4]
+        assert shop.app.GroupResult.restore("nothing") is None

@@ -18,7 +18,10 @@ from headrace.contrib.celery import (
     MaxRetriesExceededError,
     Reject,
     Task,
+    TaskRevokedError,
     current,
+    current_app,
+    current_task,
     shared_task,
 )
 from headrace.core.queues.rules_text import format_rules
@@ -213,6 +216,36 @@ def test_revoke_cancels(app: Celery) -> None:
     one.revoke(terminate=True)
     app.control.revoke(two.id)
     assert (one.state, two.state, run(app)) == ("REVOKED", "REVOKED", 0)
+
+
+def test_a_revoked_task_raises_task_revoked_error_and_the_key_of_a_key_error_is_kept(app: Celery) -> None:
+    @app.task(name="missing")
+    def missing() -> None:
+        raise KeyError("order 7")
+
+    revoked, failed = missing.apply_async(countdown=60), missing.delay()
+    revoked.revoke()
+    run(app)
+    with pytest.raises(TaskRevokedError):
+        revoked.get(timeout=1)
+    with pytest.raises(KeyError) as error:
+        failed.get(timeout=1)
+    assert error.value.args == ("order 7",)
+    assert failed.date_done is not None
+
+
+def test_current_app_and_current_task_stand_for_what_they_name(app: Celery) -> None:
+    @app.task(name="who")
+    def who() -> list[Any]:
+        return [current_task.name, current_task.request.id]
+
+    current_app.conf.task_default_queue = "mail"
+    job = current_app.send_task("who")
+    with pytest.raises(CeleryError, match="no task runs here"):
+        _ = current_task.name
+    run(app)
+    assert (current_app.main, current_app(), job.get(timeout=1)) == (app.main, app, ["who", job.id])
+    assert app.conf.task_default_queue == "mail"
 
 
 def test_update_state_is_seen_while_the_job_runs() -> None:

@@ -15,7 +15,7 @@ from headrace.contrib.celery.conf import _DEFAULTS
 from tests.support.command_line import Shell
 
 SOURCE = """\
-from celery import Celery, chain, current_task
+from celery import Celery, chain, bootsteps
 from celery.signals import before_task_publish, task_failure
 from celery.schedules import crontab
 import celery.bin
@@ -51,7 +51,7 @@ def test_each_use_is_judged_with_its_line(project: Path) -> None:
     assert {what: (use.line, use.verdict) for what, use in found.items()} == {
         "from celery import Celery": (1, "changes"),
         "from celery import chain": (1, "changes"),
-        "from celery import current_task": (1, "does not"),
+        "from celery import bootsteps": (1, "does not"),
         "from celery.signals import before_task_publish": (2, "does not"),
         "from celery.signals import task_failure": (2, "changes"),
         "from celery.schedules import crontab": (3, "changes"),
@@ -85,7 +85,7 @@ def test_the_command_lists_what_needs_work_and_ends_with_a_verdict(shell: Shell,
     assert done.code == 1
     lines = done.out.splitlines()
     assert lines[-1].startswith("11 carry over, 9 change, 7 do not: replace what does not")
-    assert any("celery_shop/tasks.py:1 " in line and "current_task" in line for line in lines)
+    assert any("celery_shop/tasks.py:1 " in line and "bootsteps" in line for line in lines)
     assert not any("send.si()" in line for line in lines)
     assert "send.si()" in shell("from-celery", "celery_shop", "--all").out
 
@@ -126,3 +126,17 @@ def test_the_rules_agree_with_the_facade() -> None:
     for name, rule in rules.TASK_OPTIONS.items():
         if rule.verdict == "carries over" and rule.note == "" and name not in ("name", "bind", "base"):
             assert hasattr(celery.Task, name), name
+
+
+def test_settings_of_a_module_for_config_from_object_are_judged(tmp_path: Path) -> None:
+    config = tmp_path / "celeryconfig.py"
+    config.write_text(
+        'task_serializer = "json"\nresult_serializer = "pickle"\nCELERY_TASK_ACKS_LATE = True\n'
+        'CELERY_TASK_SERIALIZER = "yaml"\ntimezone = "UTC"\nsize = 3\nif size:\n    beat_schedule = {}\n'
+    )
+    assert [(use.line, use.what, use.verdict) for use in uses_in(config)] == [
+        (1, "conf.task_serializer", "carries over"),
+        (2, "conf.result_serializer", "does not"),
+        (3, "conf.task_acks_late", "carries over"),
+        (4, "conf.task_serializer", "does not"),
+    ]

@@ -10,7 +10,7 @@ import pytest
 import sentry_sdk
 from sentry_sdk.transport import Transport
 
-from headrace import Headrace, JobFailed, Retry, Snooze
+from headrace import Headrace, JobFailed, Retry, Snooze, current_job
 from headrace.contrib.sentry import FailureHandler, instrument
 from headrace.testing import VirtualClock, drain
 from tests.support.waiting import PATIENCE, eventually
@@ -75,7 +75,8 @@ def test_a_job_that_failed_for_good_is_one_issue_with_its_stack(
     )
     [error] = event["exception"]["values"]
     assert (error["type"], error["value"]) == ("OSError", "no route")
-    assert error["stacktrace"]["frames"][-1]["function"] == "boom"
+    assert error["mechanism"] == {"type": "headrace", "handled": False}
+    assert [frame["function"] for frame in error["stacktrace"]["frames"]] == ["aboom", "boom"][not is_async :]
     assert "about to fail" in [crumb["message"] for crumb in event["breadcrumbs"]["values"]]
     assert event["contexts"]["job"]["task"] == "boom"
 
@@ -122,3 +123,80 @@ def test_a_snoozed_job_and_a_job_without_errors_are_no_issues(app: Headrace, sen
     with app.worker():
         work.enqueue().result(PATIENCE)
     assert (len(ran), sent) == (2, [])
+
+
+def test_failures_without_a_stack_are_grouped_by_their_kind(app: Headrace, sent: list[dict[str, Any]]) -> None:
+    instrument(app)
+
+    @app.task(retry=0)
+    def charge(token: str, number: int) -> None:
+        raise ValueError(f"{token} is no token of order {number}")
+
+    with app.worker():
+        for number in (1, 2):
+            with pytest.raises(JobFailed):
+                charge.enqueue("sesame-opens", number).result(PATIENCE)
+    eventually(lambda: len(sent) == 2, "both failures")
+    [error] = sent[0]["exception"]["values"]
+    assert (error["type"], error["value"]) == ("ValueError", "*** is no token of order 1")
+    assert (sent[0]["transaction"], sent[0]["contexts"]["job"]["task"]) == ("charge", "charge")
+    assert sent[0]["fingerprint"] == sent[1]["fingerprint"]
+
+
+def test_local_variables_named_like_hidden_arguments_are_masked(app: Headrace, sent: list[dict[str, Any]]) -> None:
+    instrument(app)
+
+    @app.task(retry=0, redact=("card",))
+    def charge(card: str, order: int) -> None:
+        raise OSError("no route")
+
+    with app.worker(), pytest.raises(JobFailed):
+        charge.enqueue("4000-1234", 7).result(PATIENCE)
+    eventually(lambda: len(sent) == 1, "the failure")
+    [frame] = sent[0]["exception"]["values"][0]["stacktrace"]["frames"]
+    assert frame["vars"] == {"card": "***", "order": "7"}
+
+
+def test_an_error_that_the_task_reports_itself_has_the_tags_of_the_job(
+    app: Headrace, sent: list[dict[str, Any]]
+) -> None:
+    instrument(app)
+
+    @app.task(queue="mail")
+    def work() -> None:
+        sentry_sdk.capture_message("look here")
+
+    with app.worker():
+        job = work.enqueue()
+        job.result(PATIENCE)
+    [event] = sent
+    assert (event["tags"]["headrace.job"], event["tags"]["headrace.queue"]) == (job.id, "mail")
+
+
+def test_a_tracker_that_raises_does_not_disturb_the_worker(
+    app: Headrace, sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instrument(app)
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    monkeypatch.setattr(sentry_sdk, "new_scope", lambda: 1 / 0)
+    with app.worker():
+        with pytest.raises(JobFailed):
+            failing(app).enqueue().result(PATIENCE)
+        assert app.task(name="work")(lambda: 7).enqueue().result(PATIENCE) == 7
+
+
+def test_a_sleep_of_a_scheduled_job_is_no_error_of_its_monitor(sent: list[dict[str, Any]]) -> None:
+    clock = VirtualClock()
+    app = Headrace("memory://", clock=clock)
+    instrument(app)
+
+    @app.every(minutes=5, name="nightly", limit=1)
+    @app.task
+    def nightly() -> None:
+        current_job().sleep(3600)
+
+    app.schedules.sync()
+    clock.advance(301)
+    drain(app)
+    assert [event["status"] for event in sent if "monitor_slug" in event] == ["in_progress", "ok"]
+    app.close()

@@ -9,12 +9,25 @@ from typing import Any
 
 import pytest
 
-from headrace import ConfigError, Headrace, InvalidJob, InvalidSchedule, Task
+from headrace import ConfigError, Headrace, InvalidJob, InvalidSchedule, Job, JobContext, Task
 from headrace.core.tasks.options import OPTION_NAMES
-from headrace.core.tasks.other_libraries import ATTRIBUTES, OPTIONS, attribute_hint, option_hint
+from headrace.core.tasks.other_libraries import (
+    APP_ATTRIBUTES,
+    CONTEXT_ATTRIBUTES,
+    JOB_ATTRIBUTES,
+    OPTIONS,
+    TASK_ATTRIBUTES,
+    option_hint,
+)
 from headrace.testing import enqueued
 
 app = Headrace("memory://")
+TABLES: dict[str, tuple[type, dict[str, Any]]] = {
+    "a task": (Task, TASK_ATTRIBUTES),
+    "an app": (Headrace, APP_ATTRIBUTES),
+    "a job": (Job, JOB_ATTRIBUTES),
+    "current_job()": (JobContext, CONTEXT_ATTRIBUTES),
+}
 
 
 @app.task
@@ -24,8 +37,8 @@ def work(a: int = 1) -> int:
 
 def test_no_word_of_headrace_is_in_the_tables() -> None:
     assert not set(OPTIONS) & set(OPTION_NAMES)
-    own = {name for name in dir(work) if not name.startswith("_")}
-    assert not set(ATTRIBUTES) & own
+    for kind, words in TABLES.values():
+        assert not set(words) & set(dir(kind))
 
 
 @pytest.mark.parametrize(
@@ -61,13 +74,32 @@ def test_a_schedule_knows_the_words_too() -> None:
         app.cron("* * * * *", croon=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", [*ATTRIBUTES, "nonsense"])
+@pytest.mark.parametrize("name", [*TASK_ATTRIBUTES, "nonsense"])
 def test_an_attribute_of_another_library_is_no_attribute_and_says_so(name: str) -> None:
     assert not hasattr(work, name)
     with pytest.raises(AttributeError) as error:
         getattr(work, name)
     assert str(error.value).startswith(f"a task has no {name!r}")
-    assert attribute_hint(name) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "told"),
+    [
+        ("a task", "send", "Dramatiq's `send` is task.enqueue(...) here"),
+        ("an app", "send_task", 'Celery\'s `send_task` is app.enqueue("name", ...) here'),
+        ("a job", "return_value", "RQ's `return_value` is job.result() here"),
+        ("current_job()", "job_try", "arq's `job_try` is current_job().attempt here"),
+    ],
+)
+def test_each_part_answers_with_its_own_words(owner: str, name: str, told: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(object.__new__(TABLES[owner][0]), name)
+    assert str(error.value) == f"{owner} has no {name!r}: {told}"
+
+
+def test_an_error_inside_a_property_is_not_hidden() -> None:
+    with pytest.raises(AttributeError, match="_record"):
+        _ = object.__new__(Job).id
 
 
 def test_the_attributes_that_other_code_looks_for_work_as_before() -> None:
@@ -85,4 +117,4 @@ def test_the_attributes_that_other_code_looks_for_work_as_before() -> None:
 
 
 def test_a_word_that_no_library_has_gives_no_hint() -> None:
-    assert (option_hint("nonsense"), option_hint(None), attribute_hint("nonsense")) == ("", "", "")
+    assert (option_hint("nonsense"), option_hint(None)) == ("", "")

@@ -73,12 +73,11 @@ NAMES: dict[str, Rule] = {
     **dict.fromkeys(("Celery", "shared_task", "Task", "chain", "group", "chord", "signature", "subtask"), SAME),
     **dict.fromkeys(("crontab", "schedule", "AsyncResult", "GroupResult", "EagerResult", "get_task_logger"), SAME),
     **dict.fromkeys(("Ignore", "Reject", "Retry", "MaxRetriesExceededError", "SoftTimeLimitExceeded"), SAME),
-    **dict.fromkeys(("current_app", "signals", "Signature"), SAME),
-    "TimeoutError": Rule("changes", "it is Python's own TimeoutError; leave the import out"),
+    **dict.fromkeys(("current_app", "current_task", "signals", "Signature", "TimeoutError"), SAME),
+    "TaskRevokedError": Rule("carries over", "it is headrace's JobCancelled"),
     "solar": Rule("does not", "compute the time and use apply_async(eta=...)"),
     "states": Rule("changes", 'compare with the text: result.state == "SUCCESS"'),
     "uuid": Rule("changes", "use Python's uuid.uuid4"),
-    "current_task": Rule("does not", "use @app.task(bind=True) and self, or headrace.current_job()"),
     "xmap": Rule("does not", "use a group(...)"),
     "chunks": Rule("does not", "use a group(...)"),
     "bootsteps": Rule("does not", "use the signals worker_ready and worker_shutdown"),
@@ -112,4 +111,6 @@ SETTINGS: dict[str, Rule] = {
     "task_default_routing_key": _QUEUE,
     "beat_scheduler": Rule("does not", "every worker fires schedules; `headrace schedules` edits them"),
 }
+SERIALIZERS = ("task_serializer", "result_serializer")
+OTHER_SERIALIZER = Rule("does not", "arguments and results are stored as JSON; use json")
 OTHER_SETTING = Rule("changes", "it has no effect")

@@ -137,7 +137,7 @@ class _Reader(ast.NodeVisitor):
             self._add(node, f"control.{word}()", rules.CONTROL.get(word, Rule("does not", "use app.headrace")))
         elif owner == "conf" and word == "update":
             for keyword in node.keywords:
-                self._setting(keyword.value, keyword.arg or "")
+                self._setting(keyword.value, keyword.arg or "", keyword.value)
         elif word in rules.CALLS and self._is_meant(word, owner):
             self._add(node, f"{owner}.{word}()" if owner else f".{word}()", rules.CALLS[word])
             for keyword in node.keywords if word in ("apply_async", "send_task") else ():
@@ -151,11 +151,23 @@ class _Reader(ast.NodeVisitor):
     def visit_Assign(self, node: ast.Assign) -> None:
         for target in node.targets:
             if isinstance(target, ast.Attribute) and _last_name(target.value) == "conf":
-                self._setting(node, target.attr)
+                self._setting(node, target.attr, node.value)
         self.generic_visit(node)
 
-    def _setting(self, node: ast.AST, name: str) -> None:
-        self._add(node, f"conf.{name}", rules.SETTINGS.get(name, rules.OTHER_SETTING))
+    def visit_Module(self, node: ast.Module) -> None:
+        """Settings that a module has for config_from_object()."""
+        for found in node.body:
+            if isinstance(found, ast.Assign) and len(found.targets) == 1:
+                name = _name_of_setting(found.targets[0])
+                if name in rules.SETTINGS:
+                    self._setting(found, name, found.value)
+        self.generic_visit(node)
+
+    def _setting(self, node: ast.AST, name: str, value: ast.expr) -> None:
+        rule = rules.SETTINGS.get(name, rules.OTHER_SETTING)
+        if name in rules.SERIALIZERS and isinstance(value, ast.Constant):
+            rule = rules.SAME if value.value == "json" else rules.OTHER_SERIALIZER
+        self._add(node, f"conf.{name}", rule)
 
 
 def _imported(module: str, name: str) -> Rule:
@@ -166,6 +178,14 @@ def _imported(module: str, name: str) -> Rule:
         rule = rules.NAMES.get(name, Rule("does not", "headrace.contrib.celery has no such name"))
         place = "headrace.contrib.celery"
     return Rule("changes", f"import it from {place}") if rule.verdict == "carries over" else rule
+
+
+def _name_of_setting(node: ast.expr) -> str:
+    """The setting that a variable of a module stands for; empty if its name is too common to tell."""
+    name = node.id if isinstance(node, ast.Name) else ""
+    if name.startswith("CELERY_"):  # Django's settings
+        return name.removeprefix("CELERY_").lower()
+    return "" if name in ("include", "imports", "timezone") else name
 
 
 def _last_name(node: ast.expr) -> str:

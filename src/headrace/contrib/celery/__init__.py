@@ -23,11 +23,13 @@ from headrace.contrib.celery.exceptions import (
     Reject,
     Retry,
     SoftTimeLimitExceeded,
+    TaskRevokedError,
+    TimeoutError,
 )
 from headrace.contrib.celery.results import AsyncResult as _AsyncResult
 from headrace.contrib.celery.results import EagerResult, GroupResult
 from headrace.contrib.celery.schedules import crontab, schedule
-from headrace.contrib.celery.tasks import Task
+from headrace.contrib.celery.tasks import Task, current_task
 
 __all__ = [
     "AsyncResult",
@@ -42,10 +44,13 @@ __all__ = [
     "Signature",
     "SoftTimeLimitExceeded",
     "Task",
+    "TaskRevokedError",
+    "TimeoutError",
     "chain",
     "chord",
     "crontab",
     "current_app",
+    "current_task",
     "get_task_logger",
     "group",
     "schedule",

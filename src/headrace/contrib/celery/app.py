@@ -18,15 +18,14 @@ from headrace.contrib.celery.current import current_app, has_current, set_curren
 from headrace.contrib.celery.exceptions import CeleryError, refuse
 from headrace.contrib.celery.flows import FlowBuilder, chain_result
 from headrace.contrib.celery.options import call_options
+from headrace.contrib.celery.results import ERRBACK, GroupResult
 from headrace.contrib.celery.results import AsyncResult as Result
-from headrace.contrib.celery.results import GroupResult
 from headrace.contrib.celery.schedules import BeatEntry, declare, entry, timing
 from headrace.contrib.celery.tasks import Context
 from headrace.contrib.celery.tasks import Task as CeleryTask
 from headrace.core.jobs import ids
 from headrace.core.text import short
 
-_ERRBACK = "celery.link_error"
 _BROKERS = ("amqp", "pyamqp", "sqs", "kafka", "gcpubsub", "confluentkafka")
 
 
@@ -34,6 +33,7 @@ class Celery:
     """An app with Celery's API. `broker` is the URL of a store; `headrace` is the Headrace app behind it."""
 
     Task = CeleryTask
+    GroupResult = GroupResult
 
     def __init__(
         self, main: str | None = None, broker: str | None = None, backend: Any = None, include: Any = (), **given: Any
@@ -59,7 +59,7 @@ class Celery:
         self._discover: list[Callable[[], object]] = []
         self._declared: dict[str, BeatEntry] = {}
         self._periodic: dict[str, dict[str, Any]] = {}
-        self._errback = app.task(name=_ERRBACK, keep_result=False)(self._call_errback)
+        self._errback = app.task(name=ERRBACK, keep_result=False)(self._call_errback)
         app.on_worker_start(self._send_start)
         app.on_worker_stop(lambda: signals.worker_shutdown.send(self))
         set_current(self)
@@ -222,14 +222,19 @@ class Celery:
         """Call an errback if its parent failed: with the request, the error and the traceback, or with the id."""
         if not isinstance(parent, ParentFailure) or parent.state is not State.FAILED:
             return
-        known = self.tasks.get(task)
-        if known is None or immutable or _takes(known, 3) is False:
-            more = () if immutable else (parent.job_id,)
-            self.send_task(task, (*more, *args), kwargs)
-            return
-        result, job = self.AsyncResult(parent.job_id), self._app.jobs.get(parent.job_id)
+        job = self._app.jobs.get(parent.job_id)
         request = Context(job.id, job.task, job.args, job.kwargs, max(job.attempt - 1, 0), {"routing_key": job.queue})
-        known(request, result.result, result.traceback, *args, **kwargs)
+        errback = Signature(task, args, kwargs, None, self, immutable)
+        self.call_errback(errback, self.AsyncResult(parent.job_id), request)
+
+    def call_errback(self, errback: Signature, failed: Any, request: Context | None = None) -> None:
+        """Call it with the request, the error and the traceback; enqueue it if it takes only the id, or nothing."""
+        known = self.tasks.get(errback.task)
+        if errback.immutable or known is None or not _takes(known, 3):
+            errback.clone(() if errback.immutable else (failed.id,)).apply_async()
+            return
+        request = request or Context(failed.id, failed.name, is_eager=True)
+        known(request, failed.result, failed.traceback, *errback.args, **errback.kwargs)
 
     # -- workers
 

@@ -91,6 +91,8 @@ class Signature:
         result = app.local_task(whole.task).apply(whole.args, whole.kwargs, throw=throw, **whole.options)
         for callback in whole.links if result.successful() else ():
             callback.clone((result.result,)).apply(throw=throw)
+        for errback in whole.errbacks if result.failed() else ():
+            app.call_errback(errback, result)
         return result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -184,8 +186,9 @@ class Chain(Canvas):
         return callback
 
     def apply(self, args: Any = None, kwargs: Any = None, throw: bool = False) -> Any:
-        result = self.tasks[0].clone(args, kwargs).apply(throw=throw)
-        for part in self.tasks[1:]:
+        first, *rest = (_with_errbacks(part, self.errbacks) for part in self.tasks)
+        result = first.clone(args, kwargs).apply(throw=throw)
+        for part in rest:
             if not result.successful():
                 return result
             before, result = result, part.clone((result.get(),)).apply(throw=throw)
@@ -223,7 +226,7 @@ class Group(Canvas):
         return iter(self.tasks)
 
     def apply(self, args: Any = None, kwargs: Any = None, throw: bool = False) -> Any:
-        done = [part.clone(args, kwargs).apply(throw=throw) for part in self.tasks]
+        done = [_with_errbacks(part, self.errbacks).clone(args, kwargs).apply(throw=throw) for part in self.tasks]
         return GroupResult(str(uuid.uuid4()), done)
 
     def add_to(self, flow: FlowBuilder, fed: Fed | None, keep: bool, errbacks: list[Any]) -> Fed:
@@ -267,9 +270,10 @@ class Chord(Canvas):
         return callback
 
     def apply(self, args: Any = None, kwargs: Any = None, throw: bool = False) -> Any:
-        header = self.header.clone(args, kwargs).apply(throw=throw)
+        header = _with_errbacks(self.header, self.errbacks).clone(args, kwargs).apply(throw=throw)
         failed: Any = next((one for one in header if not one.successful()), None)
-        return failed if failed is not None else self.body.clone((header.get(),)).apply(throw=throw)
+        body = _with_errbacks(self.body, self.errbacks)
+        return failed if failed is not None else body.clone((header.get(),)).apply(throw=throw)
 
     def add_to(self, flow: FlowBuilder, fed: Fed | None, keep: bool, errbacks: list[Any]) -> Fed:
         every = [*self.errbacks, *errbacks]
@@ -317,6 +321,15 @@ def _flat(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """The parts as given: one by one, or all of them in one list or generator."""
     single = parts[0] if len(parts) == 1 else None
     return tuple(single) if isinstance(single, Iterable) and not isinstance(single, str) else parts
+
+
+def _with_errbacks(part: Any, errbacks: list[Any]) -> Any:
+    """The part with these errbacks too; itself without any."""
+    if not errbacks:
+        return part
+    copy = part.clone()
+    copy.errbacks = [*copy.errbacks, *errbacks]
+    return copy
 
 
 def _listed(given: Any) -> list[Any]:

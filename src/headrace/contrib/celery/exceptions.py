@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import contextlib
 from datetime import timedelta
 from typing import Any
 
-from headrace.errors import CancelJob, ConfigError, JobFailed, PermanentError, RetryLater
+from headrace.errors import CancelJob, ConfigError, JobCancelled, JobFailed, PermanentError, RetryLater
 
 TimeoutError = builtins.TimeoutError  # result.get(timeout=...) raises it
+TaskRevokedError = JobCancelled
 
 
 class CeleryError(ConfigError):
@@ -55,8 +58,12 @@ def original_error(failed: JobFailed) -> BaseException:
     kind: Any = getattr(builtins, failed.error_type or "", None)
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
         return failed
+    text = failed.error_message
+    if kind is KeyError:  # its text is the repr() of the key
+        with contextlib.suppress(ValueError, SyntaxError):
+            text = ast.literal_eval(str(text))
     try:
-        error: BaseException = kind(failed.error_message)
+        error: BaseException = kind(text)
     except Exception:  # some builtin errors take other arguments
         return failed
     error.__cause__ = failed

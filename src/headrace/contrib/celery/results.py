@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from headrace import Headrace, Job, State
+from headrace.contrib.celery.current import current_app
 from headrace.contrib.celery.exceptions import original_error
 from headrace.core.jobs.dependencies import PARENT_FAILED
-from headrace.errors import JobCancelled, JobFailed, JobNotFound
+from headrace.errors import FlowNotFound, JobCancelled, JobFailed, JobNotFound
 
 PENDING, STARTED, RETRY = "PENDING", "STARTED", "RETRY"
 SUCCESS, FAILURE, REVOKED = "SUCCESS", "FAILURE", "REVOKED"
 READY_STATES = frozenset({SUCCESS, FAILURE, REVOKED})
+ERRBACK = "celery.link_error"  # the task that calls errbacks
 STATE_KEY = "state"  # in the progress of a job: the state that update_state() named
 _STATES = {
     State.RUNNING: STARTED,
@@ -90,6 +93,11 @@ class AsyncResult:
     def name(self) -> str | None:
         job = self.job
         return None if job is None else job.task
+
+    @property
+    def date_done(self) -> datetime | None:
+        job = self.job
+        return None if job is None else job.finished_at
 
     def ready(self) -> bool:
         return self.state in READY_STATES
@@ -204,7 +212,28 @@ class GroupResult:
             found.append(result.get(left, propagate=propagate))
         return found
 
-    join = get
+    join = join_native = get
+
+    def iter_native(self, **_: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The id, state and result of each, in the order of the group."""
+        for result in self.results:
+            value = result.get(propagate=False)
+            yield result.id, {"task_id": result.id, "status": result.state, "result": value}
+
+    def save(self, **_: Any) -> GroupResult:
+        """Nothing to do: its jobs are in the store."""
+        return self
+
+    @classmethod
+    def restore(cls, id: str, app: Any = None, **_: Any) -> GroupResult | None:
+        """The results of a group by its id: those of the last jobs of its flow. None if there is none."""
+        headrace: Headrace = (app or current_app)._app
+        try:
+            jobs = [job for job in headrace.flows.get(id).jobs if job.task != ERRBACK]
+        except FlowNotFound:
+            return None
+        used = {parent.id for job in jobs for parent in job.parents()}
+        return cls(id, [AsyncResult(job.id, headrace) for job in jobs if job.id not in used])
 
     def ready(self) -> bool:
         return all(result.ready() for result in self.results)

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from headrace import Task as HeadraceTask
 from headrace.contrib.celery import signals
 from headrace.contrib.celery.canvas import Signature
+from headrace.contrib.celery.current import Proxy, current_app
 from headrace.contrib.celery.exceptions import (
     CeleryError,
     Ignore,
@@ -57,6 +58,16 @@ class Context(Struct):
 
 _request: ContextVar[Context] = ContextVar("headrace_celery_request")
 _Answer = tuple[str, Any]
+
+
+def _current_task() -> Any:
+    request = _request.get(Context())
+    if request.task is None:
+        raise CeleryError("current_task: no task runs here")
+    return current_app.tasks[request.task]
+
+
+current_task = Proxy(_current_task)
 
 
 class Task:
@@ -304,7 +315,7 @@ class Task:
         return found
 
     def chunks(self, *_: Any, **__: Any) -> None:
-        raise refuse("chunks()", "make a group(...) of the parts, or app.headrace.enqueue_many([...])")
+        raise refuse("chunks(), map() and starmap()", "use a group(...), or app.headrace.enqueue_many([...])")
 
     map = starmap = chunks
 

@@ -33,6 +33,8 @@ def injected_names(parameters: typing.Iterable[inspect.Parameter], title: str) -
         if isinstance(parameter.default, Injected):
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 raise ConfigError(f"{title}: {parameter.name!r} is injected, so it can't be positional-only")
+            if parameter.annotation is parameter.empty:
+                raise ConfigError(f"{title}: {parameter.name!r} is injected by its annotation; annotate it")
             found.append(parameter.name)
         elif found and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.VAR_POSITIONAL):
             raise ConfigError(f"{title}: {found[-1]!r} is injected; put {parameter.name!r} in front of it")
@@ -53,6 +55,4 @@ def needs_of(function: Callable[..., Any], title: str) -> dict[str, Any]:
     if not names:
         return {}
     hints = annotations_of(function, title)
-    if missing := sorted(names - hints.keys()):
-        raise ConfigError(f"{title}: {missing[0]!r} is injected by its annotation; annotate it")
     return {name: hints[name] for name in sorted(names)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 
 class Word(NamedTuple):
@@ -37,7 +38,7 @@ OPTIONS: dict[str, Word] = {
     "link": Word("Celery", "chain(first.bind(), second.bind())"),
     "link_error": Word("Celery", 'using(after=job, on_parent_failure="run")'),
     "serializer": Word("Celery", "not needed: arguments are stored as JSON"),
-    "base": Word("Celery", "a decorator of your own, or @app.on(...) for events"),
+    "base": Word("Celery", "@app.around_attempt, or @app.on(...) for events"),
     "track_started": Word("Celery", "always so: `job.state` is running"),
     "actor_name": Word("Dramatiq", "`name`"),
     "queue_name": Word("Dramatiq", "`queue`"),
@@ -62,7 +63,7 @@ OPTIONS: dict[str, Word] = {
     "at_front": Word("RQ", "`priority=100`"),
     "description": Word("RQ", '`metadata={"description": "..."}`'),
     "meta": Word("RQ", "`metadata`"),
-    "max_tries": Word("arq", "`retry=4` is 5 tries"),
+    "max_tries": Word("arq", "`retry=4`, for 5 tries,"),
     "keep_result_forever": Word("arq", "`keep_result`, and the setting `retention`"),
     "lock": Word("Procrastinate", "`concurrency_key` with app.queue(name).configure(key_concurrency=1)"),
     "queueing_lock": Word("Procrastinate", "`unique=Unique(...)`"),
@@ -78,7 +79,7 @@ OPTIONS: dict[str, Word] = {
 }
 
 # Attributes of tasks.
-ATTRIBUTES: dict[str, Word] = {
+TASK_ATTRIBUTES: dict[str, Word] = {
     "apply_async": Word("Celery", "task.using(delay=60).enqueue(...)"),
     "apply": Word("Celery", "task(...), or `with inline(app):` in tests"),
     "s": Word("Celery", "task.bind(...)"),
@@ -113,14 +114,93 @@ ATTRIBUTES: dict[str, Word] = {
 }
 
 
+# Attributes of an app.
+APP_ATTRIBUTES: dict[str, Word] = {
+    "send_task": Word("Celery", 'app.enqueue("name", ...)'),
+    "AsyncResult": Word("Celery", "app.jobs.get(id)"),
+    "conf": Word("Celery", "app.settings, and the arguments of Headrace()"),
+    "control": Word("Celery", "app.workers(), app.pause_worker(id), app.stop_worker(id)"),
+    "autodiscover_tasks": Word("Celery", "an import of the modules where the app is created"),
+    "add_periodic_task": Word("Celery", "@app.cron(...), or app.schedules.create(...)"),
+    "worker_main": Word("Celery", "app.run_worker()"),
+    "actor": Word("Dramatiq", "@app.task"),
+    "add_middleware": Word("Dramatiq", "@app.around_attempt and @app.around_enqueue"),
+    "enqueue_in": Word("RQ", "task.using(delay=60).enqueue(...)"),
+    "enqueue_at": Word("RQ", "task.using(run_at=moment).enqueue(...)"),
+    "enqueue_call": Word("RQ", "app.enqueue(function, ...)"),
+    "fetch_job": Word("RQ", "app.jobs.get(id)"),
+    "periodic_task": Word("Huey", '@app.cron("*/5 * * * *")'),
+    "db_task": Word("Huey", "@app.task"),
+    "lock_task": Word("Huey", "@app.task(concurrency=1)"),
+    "pre_execute": Word("Huey", "@app.around_attempt"),
+    "post_execute": Word("Huey", "@app.around_attempt"),
+    "on_startup": Word("Huey", "@app.on_worker_start"),
+    "on_shutdown": Word("Huey", "@app.on_worker_stop"),
+    "enqueue_job": Word("arq", 'app.enqueue("name", ...)'),
+    "periodic": Word("Procrastinate", '@app.cron("*/5 * * * *")'),
+    "job_manager": Word("Procrastinate", "app.jobs"),
+    "run_worker_async": Word("Procrastinate", "`headrace worker`, or app.lifespan(worker=True)"),
+    "open_async": Word("Procrastinate", "not needed: the app opens its store at the first use"),
+}
+# Attributes of a job: what other libraries call a result, a message or a handle.
+JOB_ATTRIBUTES: dict[str, Word] = {
+    "get": Word("Celery", "job.result(timeout=10)"),
+    "ready": Word("Celery", "job.refresh().is_finished"),
+    "successful": Word("Celery", 'job.refresh().state == "completed"'),
+    "failed": Word("Celery", 'job.refresh().state == "failed"'),
+    "status": Word("Celery", "job.refresh().state"),
+    "info": Word("Celery", "job.refresh().progress"),
+    "traceback": Word("Celery", "job.errors[-1].traceback"),
+    "revoke": Word("Celery", "job.cancel()"),
+    "forget": Word("Celery", "job.delete()"),
+    "task_id": Word("Celery", "job.id"),
+    "return_value": Word("RQ", "job.result()"),
+    "get_status": Word("RQ", "job.refresh().state"),
+    "get_id": Word("RQ", "job.id"),
+    "is_failed": Word("RQ", 'job.refresh().state == "failed"'),
+    "exc_info": Word("RQ", "job.errors[-1].traceback"),
+    "requeue": Word("RQ", "job.retry()"),
+    "meta": Word("RQ", "job.metadata"),
+    "func_name": Word("RQ", "job.task"),
+    "enqueued_at": Word("RQ", "job.created_at"),
+    "ended_at": Word("RQ", "job.finished_at"),
+    "get_result": Word("Dramatiq", "job.result(timeout=10)"),
+    "message_id": Word("Dramatiq", "job.id"),
+    "restore": Word("Huey", "job.retry()"),
+    "abort": Word("arq", "job.cancel()"),
+    "job_id": Word("arq", "job.id"),
+}
+# Attributes of current_job().
+CONTEXT_ATTRIBUTES: dict[str, Word] = {
+    "request": Word("Celery", "current_job() itself"),
+    "retry": Word("Celery", "`raise RetryLater(delay=30)`"),
+    "retries": Word("Celery", "current_job().attempt, from 1"),
+    "update_state": Word("Celery", "current_job().progress(...)"),
+    "replace": Word("Celery", "current_job().spawn(call)"),
+    "meta": Word("RQ", "current_job().metadata"),
+    "save_meta": Word("RQ", "current_job().progress(...)"),
+    "message_id": Word("Dramatiq", "current_job().id"),
+    "job_id": Word("arq", "current_job().id"),
+    "job_try": Word("arq", "current_job().attempt"),
+    "should_abort": Word("Procrastinate", "current_job().cancel_requested"),
+}
+
+
+def unknown_attribute(owner: str, words: Mapping[str, Word]) -> Callable[[object, str], Any]:
+    """The `__getattr__` of a class, called only for names that do not exist. It reads no attribute: a copy has none."""
+
+    def refuse(self: object, name: str) -> Any:
+        if hasattr(type(self), name):  # a property or slot that raised AttributeError: show that error
+            return object.__getattribute__(self, name)
+        hint = _hint(words.get(name), name)
+        raise AttributeError(f"{owner} has no {name!r}{f': {hint}' if hint else ''}", name=name, obj=self)
+
+    return refuse
+
+
 def option_hint(name: object) -> str:
     """`Celery's countdown is ... here`, for an option that headrace does not know; empty for other words."""
     return _hint(OPTIONS.get(name) if isinstance(name, str) else None, name)
-
-
-def attribute_hint(name: str) -> str:
-    """The same for an attribute of a task."""
-    return _hint(ATTRIBUTES.get(name), name)
 
 
 def _hint(word: Word | None, name: object) -> str:

@@ -48,4 +48,4 @@ def _sender_of(kind: Kind) -> Sender:
 def _log(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
     for what, alert in events:
         level = logging.INFO if what == "resolved" else _LEVELS[alert.severity]
-        log.log(level, "%s", one_line(headline(what, alert)))
+        log.log(level, "%s", one_line(headline(what, alert)), extra={"event": f"alert.{what}"})

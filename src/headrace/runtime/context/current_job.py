@@ -7,11 +7,12 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.spawn import Spawning
@@ -244,6 +245,9 @@ class JobContext:
     def add_stop_reason(self, reason: str) -> None:
         """For the worker: request that the task stops."""
         self._stop_reason = self._stop_reason or reason
+
+    if not TYPE_CHECKING:
+        __getattr__ = unknown_attribute("current_job()", CONTEXT_ATTRIBUTES)
 
     def __repr__(self) -> str:
         return f"<JobContext {self.id} {self.task} attempt {self.attempt}>"

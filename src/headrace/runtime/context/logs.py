@@ -160,20 +160,29 @@ class CommandedLevels:
 
     def __init__(self) -> None:
         self._level: str | None = None
+        self._before: dict[str, int] = {}  # of the loggers that commands have named
 
     def follow(self, level: str | None, log_change: Callable[[str, str], None]) -> None:
         """Log at this level, if it has changed."""
         if level is not None and level != self._level:
             self._level = level
-            _set_levels(level)
+            self._set(levels_in(level))
+            _tell_sandboxes(level)
             log_change("worker.log_level", f"logs at {level}")
 
+    def _set(self, levels: dict[str, str]) -> None:
+        """Set these levels; a logger that an earlier command named, and this one does not, gets its own level back."""
+        for name in self._before.keys() - levels:
+            logging.getLogger(name).setLevel(self._before[name])
+        for name, wanted in levels.items():
+            logger = logging.getLogger(name)
+            self._before.setdefault(name, logger.level)
+            logger.setLevel(wanted)
 
-def _set_levels(level: str) -> None:
-    """Change levels, also for sandboxes that start later."""
+
+def _tell_sandboxes(level: str) -> None:
+    """Set the level of sandboxes that start later."""
     global _setup  # noqa: PLW0603 - as above
-    for name, wanted in levels_in(level).items():
-        logging.getLogger(name).setLevel(wanted)
     if _setup is not None:
         _setup = msgspec.structs.replace(_setup, level=level)
 

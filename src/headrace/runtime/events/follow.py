@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, nullcontext
@@ -15,8 +14,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.events import EventStore
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.async_twin import in_thread
-
-log = logging.getLogger("headrace.events")
+from headrace.runtime.process.outage_log import outage_log
 
 POLL = 0.15
 _LOOK_ANYWAY = 5.0  # PostgreSQL shows the events behind a long transaction of others later than it rings
@@ -81,12 +79,14 @@ def follow(follower: EventReader, engine: Engine | None) -> Iterator[Event]:
     with closing(EventBell(engine)) if engine else nullcontext() as bell:
         while True:
             try:
-                yield from follower.more()
+                found = follower.more()
             except EngineUnavailable as error:
-                if bell is None:
+                if engine is None:
                     raise
-                time.sleep(_log_outage(error))
+                time.sleep(_wait_after(engine, error))
                 continue
+            _is_back(engine)
+            yield from found
             if follower.is_at_end:
                 if bell is None:
                     return
@@ -102,10 +102,11 @@ async def afollow(follower: EventReader, engine: Engine | None) -> AsyncIterator
             try:
                 found = await in_thread(follower.more)
             except EngineUnavailable as error:
-                if bell is None:
+                if engine is None:
                     raise
-                await asyncio.sleep(_log_outage(error))
+                await asyncio.sleep(_wait_after(engine, error))
                 continue
+            _is_back(engine)
             for event in found:
                 yield event
             if follower.is_at_end:
@@ -117,6 +118,11 @@ async def afollow(follower: EventReader, engine: Engine | None) -> AsyncIterator
                     is_due = await in_thread(bell.is_due)
 
 
-def _log_outage(error: EngineUnavailable) -> float:
-    log.warning("the store is not available: %s; following its events again as soon as it is", error)
+def _wait_after(engine: Engine, error: EngineUnavailable) -> float:
+    outage_log(engine).failed(error, "following its events again as soon as it is")
     return _OUTAGE
+
+
+def _is_back(engine: Engine | None) -> None:
+    if engine is not None:
+        outage_log(engine).worked()

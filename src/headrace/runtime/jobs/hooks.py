@@ -87,6 +87,8 @@ class Hooks:
             self._check(kind, wanted_by, ())
 
     def _check(self, kind: Any, wanted_by: str, above: tuple[Provider, ...]) -> None:
+        if kind in self.overrides:
+            return
         provider = self.provider_of(kind, wanted_by)
         if provider in above:
             raise ConfigError(f"provider {provider.name} needs itself: {' -> '.join(one.name for one in above)}")
@@ -113,3 +115,14 @@ def _made_by(annotation: Any) -> Any:
     if typing.get_origin(annotation) in _YIELDING:
         return typing.get_args(annotation)[0]
     return annotation
+
+
+def takes(hook: Hook, count: int) -> bool:
+    """Whether it can be called with this many arguments."""
+    try:
+        inspect.signature(hook).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:  # some builtins have no signature
+        return True
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.option_times import check_run_at, check_timeout
 from headrace.core.tasks.arguments import by_name
 from headrace.core.tasks.options import check_priority, check_queue
+from headrace.core.tasks.other_libraries import JOB_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
 from headrace.runtime.jobs.async_twin import twin
@@ -389,6 +390,9 @@ class Job(Generic[R]):
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    if not TYPE_CHECKING:
+        __getattr__ = unknown_attribute("a job", JOB_ATTRIBUTES)
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.task} {self.state}>"

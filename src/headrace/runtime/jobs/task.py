@@ -14,7 +14,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
 from headrace.core.tasks.index import places_of
 from headrace.core.tasks.options import Options, check_task_name, checked
-from headrace.core.tasks.other_libraries import attribute_hint
+from headrace.core.tasks.other_libraries import TASK_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
@@ -135,11 +135,7 @@ class Task(Generic[P, C, R]):
         return retry_of(self, self.options)
 
     if not TYPE_CHECKING:  # for a type checker, it would allow every name
-
-        def __getattr__(self, name: str) -> Any:
-            # Called only for names that do not exist. It reads no attribute: a copy has none at first.
-            hint = attribute_hint(name)
-            raise AttributeError(f"a task has no {name!r}{f': {hint}' if hint else ''}", name=name, obj=self)
+        __getattr__ = unknown_attribute("a task", TASK_ATTRIBUTES)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

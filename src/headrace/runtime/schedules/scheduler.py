@@ -15,6 +15,7 @@ from collections.abc import Callable
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.process.liveness import ThreadLiveness
+from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.schedules.fire import fire_due
 
 log = logging.getLogger("headrace.schedules")
@@ -34,6 +35,7 @@ class Scheduler:
         self._declared = False
         self._delay = 0.0
         self._outage = 0.0
+        self._outage_log = outage_log(engine)
         self.loop_liveness = ThreadLiveness("scheduler")
         self._stopping = threading.Event()
         self._bell = engine.listen("schedules")
@@ -54,7 +56,7 @@ class Scheduler:
         try:
             self._declare()
         except EngineUnavailable as error:
-            log.warning("the schedules declared in code are not stored yet: %s", error)
+            self._outage_log.failed(error, "the schedules declared in code are stored later")
             return
         except Exception:
             log.exception("can't store a schedule declared in code; continuing with the others")
@@ -79,10 +81,12 @@ class Scheduler:
             if not self._declared:
                 self._declare_once()
             pause = self._run_once()
+            if self._outage:
+                self._outage_log.worked()
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
-            log.warning("can't fire schedules: %s", error)
+            self._outage_log.failed(error)
         except Exception:
             log.exception("scheduler iteration failed; continuing")
         self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)

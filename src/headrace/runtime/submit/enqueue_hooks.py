@@ -37,14 +37,13 @@ def around(hooks: Hooks, calls: Sequence[Call[Any]]) -> Iterator[tuple[list[Call
             for hook in hooks.enqueue:
                 call = changed[place] = _begin(hook, call, place, generators)
         yield changed, jobs.extend
+        while generators:
+            place, generator = generators.pop()
+            _end(generator, jobs[place] if place < len(jobs) else None)
     except BaseException as error:
         for _, generator in reversed(generators):
             _throw(generator, error)
         raise
-    for place, generator in reversed(generators):
-        with contextlib.suppress(StopIteration):
-            generator.send(jobs[place] if place < len(jobs) else None)
-            raise ConfigError(f"{_name(generator)}: a hook around enqueue yields once")
 
 
 def _begin(hook: Hook, call: Call[Any], place: int, begun: list[tuple[int, Generator[Any, Any, Any]]]) -> Call[Any]:
@@ -62,6 +61,12 @@ def _begin(hook: Hook, call: Call[Any], place: int, begun: list[tuple[int, Gener
     if not isinstance(result, Call):
         raise ConfigError(f"{_name(hook)}: a hook around enqueue gives a call or None, not {short(result)}")
     return result
+
+
+def _end(generator: Generator[Any, Any, Any], job: Job[Any] | None) -> None:
+    with contextlib.suppress(StopIteration):
+        generator.send(job)
+        raise ConfigError(f"{_name(generator)}: a hook around enqueue yields once")
 
 
 def _throw(generator: Generator[Any, Any, Any], error: BaseException) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from headrace.core.jobs.records import Claim, Outcome
-from headrace.core.jobs.states import State
+from headrace.core.jobs.states import State, Trigger
 from headrace.runtime.context.logs import about
 from headrace.runtime.worker.execution import describe, own_frames
 from headrace.runtime.worker.state import Attempt
@@ -17,8 +17,10 @@ log = logging.getLogger("headrace.worker")
 
 _LINES = 10  # per exchange: a worker that settles thousands of jobs a second must not spend its time on log lines
 _KINDS = {
-    State.COMPLETED: ("completed", "completed"),
-    State.CANCELLED: ("cancelled", "was cancelled by its task"),
+    Trigger.SUCCEED: ("completed", "completed"),
+    Trigger.CANCEL: ("cancelled", "was cancelled by its task"),
+    Trigger.SNOOZE: ("snoozed", "was snoozed"),
+    Trigger.RELEASE: ("released", "was released"),
 }
 
 
@@ -30,7 +32,7 @@ def log_finished(finished: Sequence[tuple[Attempt, Outcome]], worker: str) -> No
         _log_by_task(finished, worker)
         return
     for run, outcome in finished:
-        kind, verb = _KINDS.get(outcome.state, (outcome.event.value, f"ended with {outcome.event.value}"))
+        kind, verb = _KINDS.get(outcome.event, (outcome.event.value, f"ended with {outcome.event.value}"))
         seconds, extra = run.seconds, about(run.claim, worker, f"job.{kind}")
         text = "job %s (%s) %s after %.3f s"
         log.info(text, run.claim.id, run.claim.task, verb, seconds, extra={**extra, "seconds": round(seconds, 6)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import threading
 import time
@@ -50,11 +51,11 @@ class EventLoop:
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._fill)
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of a hook on the loop, and wait for it in this thread."""
+    def run(self, coroutine: Coroutine[Any, Any, T], context: contextvars.Context) -> T:
+        """Run a coroutine of a hook on the loop, in this context, and wait for it in this thread."""
         self.wake()
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(_in_context(coroutine, context), self._loop).result()
 
     def stop(self, timeout: float) -> None:
         loop, thread = self._loop, self._thread
@@ -225,3 +226,7 @@ class EventLoop:
             return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
         except Exception as broken:
             return backoff_failed(plan, run.claim, error, broken, now())
+
+
+async def _in_context(coroutine: Coroutine[Any, Any, T], context: contextvars.Context) -> T:
+    return await asyncio.get_running_loop().create_task(coroutine, context=context)

@@ -12,6 +12,7 @@ import functools
 import logging
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ from headrace.runtime.worker.state import Attempt
 
 log = logging.getLogger("headrace.sandbox")
 _CHECK_EVERY = 1.0
+_PATIENCE = 2.0  # seconds for idle sandboxes to close their values when the worker stops
 _spawn = multiprocessing.get_context("spawn")
 _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(JobNote)
@@ -108,6 +110,15 @@ class Sandbox:
     def is_fit(self) -> bool:
         return self.reason is None and self._process.is_alive()
 
+    def ask_to_end(self) -> None:
+        """Ask the idle child to close its values and to exit."""
+        with contextlib.suppress(OSError):
+            self._pipe.send_bytes(b"Q")
+
+    def ended(self, deadline: float) -> None:
+        """Wait until the child has exited, or until the deadline."""
+        self._process.join(max(deadline - time.monotonic(), 0))
+
     def reap(self) -> int | None:
         """End the child, wait for it and return its exit code. Safe to call twice."""
         with self._lock:  # two threads closing one pipe could close another file that reuses its number
@@ -180,9 +191,14 @@ class Sandboxes:
         atexit.unregister(self.stop)
         with self._lock:
             self._stopped = True
-            left = list(self._all)
+            left, idle = list(self._all), list(self._idle)
             self._all.clear()
             self._idle.clear()
+        for sandbox in idle:
+            sandbox.ask_to_end()
+        deadline = time.monotonic() + _PATIENCE
+        for sandbox in idle:
+            sandbox.ended(deadline)
         for sandbox in left:
             sandbox.reap()
 

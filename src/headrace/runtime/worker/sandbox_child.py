@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import importlib
 import os
 import queue
 import signal
 import threading
+from collections.abc import Coroutine
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -50,7 +52,7 @@ class _Parent:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
-        self.deliveries: queue.SimpleQueue[SandboxTask] = queue.SimpleQueue()
+        self.deliveries: queue.SimpleQueue[SandboxTask | None] = queue.SimpleQueue()  # None: the worker stops
         self._requesting = threading.Lock()
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self._clock_offset = 0
@@ -65,6 +67,8 @@ class _Parent:
                 kind, body = message[:1], message[1:]
                 if kind == b"J":
                     self.deliveries.put(msgspec.json.decode(body, type=SandboxTask))
+                elif kind == b"Q":
+                    self.deliveries.put(None)
                 else:
                     self._answers.put((kind, body))
         end_group(os.getpid())
@@ -123,8 +127,7 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = _Parent(pipe)
     threading.Thread(target=parent.listen, daemon=True).start()
-    while True:
-        delivery = parent.deliveries.get()
+    while (delivery := parent.deliveries.get()) is not None:
         try:
             task = _find(delivery.claim.task, delivery.module, delivery.qualname)
         except Exception as error:  # report whatever the import of user code raises
@@ -139,11 +142,17 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
         parent.send(b"O", msgspec.json.encode(outcome))
         if tracer is not None:
             tracer.flush()
+    for scope in _scopes.values():
+        scope.close()
+    end_group(pid)
+    os._exit(0)
 
 
 def _run(delivery: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
     parent.prepare(delivery)
-    scope = _scope_of(task.submits.hooks)
+    hooks = task.submits.hooks
+    # Its values live as long as the sandbox.
+    scope = _scopes.setdefault(hooks, WorkerScope(hooks, _run_on_loop))
     limits = (delivery.timeout, delivery.max_result)
     plan = RunSpecs(lambda name: task, *limits, function_of=scope.function_of).plan(delivery.claim)
     assert plan is not None
@@ -160,8 +169,11 @@ def _blocking(plan: RunSpec) -> Any:
     if not plan.task.is_async:
         return plan.function
     # The values that hooks made stay on their event loop; other tasks get a loop of their own each time.
-    run = asyncio.run if plan.function is plan.task.function else _runner().run
+    run = asyncio.run if plan.function is plan.task.function else _run_on_loop
     return lambda *args, **kwargs: run(plan.function(*args, **kwargs))
+
+
+_scopes: dict[Hooks, WorkerScope] = {}
 
 
 @functools.cache
@@ -169,10 +181,9 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-@functools.cache
-def _scope_of(hooks: Hooks) -> WorkerScope:
-    """The scope of this process: its values live as long as the sandbox."""
-    return WorkerScope(hooks, lambda coroutine: _runner().run(coroutine))
+def _run_on_loop(coroutine: Coroutine[Any, Any, Any], context: contextvars.Context | None = None) -> Any:
+    """Run it on the loop of this process, in the context of the current job unless another is given."""
+    return _runner().run(coroutine, context=context or contextvars.copy_context())
 
 
 def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:

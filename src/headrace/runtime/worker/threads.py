@@ -7,6 +7,7 @@ can't be stopped: its result is fenced off, another thread replaces it, and it e
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import threading
 
@@ -101,7 +102,8 @@ class Threads:
             if worker_state.ready_async and len(worker_state.slots) > len(worker_state.ready):
                 worker_state.wake_loop()  # it left a slot for this job, which no longer needs it
             run = worker_state.begin(claim, plan, slot)
-            if not worker_state.end(run, self._outcome(run)):
+            # In a context of its own: a context variable that the job sets must not reach the next one.
+            if not worker_state.end(run, contextvars.copy_context().run(self._outcome, run)):
                 return False
             if worker_state.ready_async and worker_state.loop_responded.is_set():
                 self._hand_over(slot)

@@ -80,8 +80,7 @@ class Worker:
         self._clock = clock
         self._drain, self._at_most = drain, at_most
         self._find_task = find_task
-        self._cipher = cipher
-        self._hooks = hooks or Hooks()
+        self._cipher, self._hooks = cipher, hooks or Hooks()
         step_store = RetryingStepStore(engine, settings.lease, cipher)
         self.steps, self.save_step = step_store.steps, step_store.save_step
         self.largest = settings.max_payload
@@ -119,11 +118,12 @@ class Worker:
         self._worker_state = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
         self._loop = EventLoop(self._worker_state)
         self._scope = WorkerScope(self._hooks, self._loop.run)
-        self._scope.start(self, undo=(lambda: self._loop.stop(1.0), self._bell.close, self.stopped.set))
+        undo = (lambda: self._loop.stop(1.0), self._bell.close, self.stopped.set)
+        self._scope.start(self, map(self._find_task, self._task_names()), undo)
         limits = (self._settings.timeout, self._settings.max_payload)
         run_specs = RunSpecs(self._find_task, *limits, self._cipher, self._scope.function_of)
-        arguments = (self._settings, self._at_most, self._task_names)
-        self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, run_specs, *arguments)
+        how = (run_specs, self._settings, self._at_most, self._task_names)
+        self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, *how)
         self.store_lost = self._exchange.slow_start.lost  # an idle worker also starts slowly after an outage
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._worker_state, self._sandboxes)

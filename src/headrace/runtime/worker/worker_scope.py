@@ -8,32 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from headrace.core.tasks.injection import needs_of
 from headrace.errors import ConfigError
 from headrace.runtime.context.current_job import current
-from headrace.runtime.jobs.hooks import Hook, Hooks, Provider
+from headrace.runtime.jobs.hooks import Hook, Hooks, Provider, takes
 from headrace.runtime.jobs.task import Task
 
 log = logging.getLogger("headrace.worker")
 
-RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
+RunCoroutine = Callable[[Coroutine[Any, Any, Any], contextvars.Context], Any]
+_ENDED: Any = object()
 
 
 class _Mode(Protocol):
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
     async def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any: ...
     async def wait(self, future: Future[Any]) -> Any: ...
 
 
 class _OnLoop:
     """In a coroutine of the event loop."""
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
 
     async def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return await coroutine
@@ -43,16 +49,27 @@ class _OnLoop:
 
 
 class _InThread:
-    """In a thread: nothing here suspends."""
+    """In a thread: nothing here suspends.
+
+    Functions and coroutines run in one context, so that each sees the context variables that another has set.
+    """
 
     def __init__(self, run: RunCoroutine) -> None:
         self._run = run
+        self._context = contextvars.copy_context()
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return self._context.run(function, *args, **kwargs)
 
     async def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return self._run(coroutine)
+        return self._run(coroutine, self._context)
 
     async def wait(self, future: Future[Any]) -> Any:
         return future.result()
+
+
+class _Unmade(Exception):
+    """The attempt that made a value was cancelled; another one has to make it."""
 
 
 class WorkerScope:
@@ -60,31 +77,49 @@ class WorkerScope:
 
     def __init__(self, hooks: Hooks, run_coroutine: RunCoroutine) -> None:
         self._hooks = hooks
-        self._in_thread = _InThread(run_coroutine)
+        self._run_coroutine = run_coroutine
         self._on_loop = _OnLoop()
         self._lock = threading.Lock()
         self._values: dict[Any, Future[Any]] = {}
         self._closing = contextlib.AsyncExitStack()
-        self._closer: _Mode = self._in_thread
+        self._closer: _Mode = self._on_loop
 
     def function_of(self, task: Task[..., Any, Any]) -> Callable[..., Any]:
         """The task's function inside the hooks, with its injected values; the function itself if there are none."""
-        title = f"task {task.name!r}"
         try:
-            needs = needs_of(task.function, title)
-            self._hooks.check({name: kind for name, kind in needs.items() if kind not in self._hooks.overrides}, title)
+            needs = self._needs_of(task)
         except ConfigError as error:
             return functools.partial(_raise, error)  # it fails the job, not the worker
         if not needs and not self._hooks.attempt:
             return task.function
-        mode = self._on_loop if task.is_async else self._in_thread
-        attempt = functools.partial(self._attempt, mode, task.function, needs)
+        attempt = functools.partial(self._attempt, function=task.function, needs=needs)
         if task.is_async:
-            return lambda *args, **kwargs: attempt(args, kwargs)
-        return lambda *args, **kwargs: _finish(attempt(args, kwargs))
+            return lambda *args, **kwargs: attempt(self._on_loop, args=args, kwargs=kwargs)
+        return lambda *args, **kwargs: _finish(attempt(_InThread(self._run_coroutine), args=args, kwargs=kwargs))
 
-    def start(self, worker: object, undo: Sequence[Callable[[], object]] = ()) -> None:
-        """Call the hooks of the start. After an error it stops, calls `undo` and raises: the worker does not start."""
+    def _needs_of(self, task: Task[..., Any, Any]) -> dict[str, Any]:
+        """What is injected into a task, by parameter; ConfigError if nothing provides it."""
+        title = f"task {task.name!r}"
+        needs = needs_of(task.function, title)
+        self._hooks.check(needs, title)
+        return needs
+
+    def start(
+        self,
+        worker: object,
+        tasks: Iterable[Task[..., Any, Any] | None] = (),
+        undo: Sequence[Callable[[], object]] = (),
+    ) -> None:
+        """Call the hooks of the start. After an error it stops, calls `undo` and raises: the worker does not start.
+
+        Tasks that can't get their values are named in the log; other tasks run.
+        """
+        for task in tasks:
+            try:
+                if task is not None:
+                    self._needs_of(task)
+            except ConfigError as error:
+                log.error("%s; its jobs will fail", error, extra={"event": "worker.task_unusable"})
         try:
             for hook in self._hooks.worker_start:
                 self._call(hook, worker)
@@ -105,6 +140,7 @@ class WorkerScope:
 
     def close(self) -> None:
         """Close the values, from a thread."""
+        self._closer = _InThread(self._run_coroutine)
         try:
             _finish(self._closing.aclose())
         except Exception:
@@ -112,13 +148,12 @@ class WorkerScope:
 
     async def aclose(self) -> None:
         """Close the values on the event loop that made them."""
-        self._closer = self._on_loop
         await self._closing.aclose()
 
     def _call(self, hook: Hook, worker: object) -> None:
-        result = hook(worker) if inspect.signature(hook).parameters else hook()
+        result = hook() if takes(hook, 0) else hook(worker)
         if inspect.iscoroutine(result):
-            self._in_thread._run(result)
+            self._run_coroutine(result, contextvars.copy_context())
 
     # -- one attempt
 
@@ -132,10 +167,10 @@ class WorkerScope:
     ) -> Any:
         async with contextlib.AsyncExitStack() as stack:
             for hook in self._hooks.attempt:
-                await _enter(mode, stack, hook, {"": current.get()})
+                await _enter(mode, stack, functools.partial(hook, current.get()))
             values: dict[Any, Any] = {}
             injected = {name: await self._value(mode, kind, stack, values) for name, kind in needs.items()}
-            result = function(*args, **kwargs, **injected)
+            result = mode.call(function, *args, **kwargs, **injected)
             return await result if inspect.iscoroutine(result) else result
 
     async def _value(self, mode: _Mode, kind: Any, stack: contextlib.AsyncExitStack, values: dict[Any, Any]) -> Any:
@@ -147,53 +182,86 @@ class WorkerScope:
             return await self._value_of_worker(mode, kind, provider)
         if kind not in values:
             needed = {name: await self._value(mode, each, stack, values) for name, each in provider.needs.items()}
-            values[kind] = await _enter(mode, stack, provider.function, needed)
+            values[kind] = await _made(mode, stack, provider, needed)
         return values[kind]
 
     async def _value_of_worker(self, mode: _Mode, kind: Any, provider: Provider) -> Any:
-        with self._lock:
-            future = self._values.get(kind)
-            is_first = future is None
-            if future is None:
-                future = self._values[kind] = Future()
-        if not is_first:
-            return await mode.wait(future)
+        while True:
+            with self._lock:
+                future = self._values.get(kind)
+                is_first = future is None
+                if future is None:
+                    future = self._values[kind] = Future()
+                    future.set_running_or_notify_cancel()  # an attempt that waits and is cancelled must not cancel it
+            if is_first:
+                return await self._make(mode, kind, provider, future)
+            try:
+                return await mode.wait(future)
+            except _Unmade:
+                continue
+
+    async def _make(self, mode: _Mode, kind: Any, provider: Provider, future: Future[Any]) -> Any:
+        """Make a value of the worker, for this attempt and those that wait for it."""
         try:
             needed = {name: await self._value(mode, each, self._closing, {}) for name, each in provider.needs.items()}
             # Closed from the thread that stops the worker, whichever thread made it.
-            future.set_result(await _enter(mode, self._closing, provider.function, needed, lambda: self._closer))
+            value = await _made(mode, self._closing, provider, needed, lambda: self._closer)
         except BaseException as error:
             with self._lock:
                 del self._values[kind]  # the next attempt tries again
-            future.set_exception(error)
-        return future.result()
+            future.set_exception(error if isinstance(error, Exception) else _Unmade())
+            raise
+        future.set_result(value)
+        return value
+
+
+async def _made(
+    mode: _Mode,
+    stack: contextlib.AsyncExitStack,
+    provider: Provider,
+    needed: Mapping[str, Any],
+    closer: Callable[[], _Mode] | None = None,
+) -> Any:
+    """The value of a provider; the stack closes it."""
+    value = await _enter(mode, stack, functools.partial(provider.function, **needed), closer)
+    if value is _ENDED:
+        raise ConfigError(f"provider {provider.name} ended before its yield, so there is no value")
+    return value
 
 
 async def _enter(
     mode: _Mode,
     stack: contextlib.AsyncExitStack,
-    function: Hook,
-    arguments: Mapping[str, Any],
+    function: Callable[[], Any],
     closer: Callable[[], _Mode] | None = None,
 ) -> Any:
-    """Call a hook or a provider, and have the stack close it; returns the value it yields or returns."""
-    args, kwargs = ((arguments[""],), {}) if "" in arguments else ((), arguments)
-    if inspect.isasyncgenfunction(function):
-        opened = contextlib.asynccontextmanager(function)(*args, **kwargs)
-        value = await mode.run(opened.__aenter__())
-
-        async def leave(*details: Any) -> bool | None:
-            left: bool | None = await (mode if closer is None else closer()).run(opened.__aexit__(*details))
-            return left
-
-        stack.push_async_exit(leave)
-        return value
-    if inspect.isgeneratorfunction(function):
-        return stack.enter_context(contextlib.contextmanager(function)(*args, **kwargs))
-    result = function(*args, **kwargs)
+    """Call a hook or a provider; returns what it yields or returns. After a yield the stack resumes it."""
+    leaver = closer or (lambda: mode)
+    result = mode.call(function)
     if inspect.iscoroutine(result):
         return await mode.run(result)
-    return stack.enter_context(result) if isinstance(result, contextlib._GeneratorContextManager) else result
+    if isinstance(result, contextlib._GeneratorContextManager | contextlib._AsyncGeneratorContextManager):
+        result = result.gen  # its decorator is the one that is used here
+    if inspect.isgenerator(result):
+        if (value := mode.call(next, result, _ENDED)) is not _ENDED:
+            opened = contextlib.contextmanager(lambda: result)()
+            stack.push(lambda *details: leaver().call(opened.__exit__, *details))
+        return value
+    if inspect.isasyncgen(result):
+        if (value := await mode.run(_next(result))) is not _ENDED:
+            aopened = contextlib.asynccontextmanager(lambda: result)()
+
+            async def leave(*details: Any) -> bool | None:
+                left: bool | None = await leaver().run(aopened.__aexit__(*details))
+                return left
+
+            stack.push_async_exit(leave)
+        return value
+    return result
+
+
+async def _next(generator: AsyncGenerator[Any, Any]) -> Any:
+    return await anext(generator, _ENDED)
 
 
 def _raise(error: ConfigError, *args: Any, **kwargs: Any) -> Any:
