@@ -14,7 +14,7 @@ SUITABLE = -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-full test-all coverage lint format bench docs site screenshots browser clean
+.PHONY: help demo test test-slow test-full test-all coverage lint format bench docs site versions screenshots browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -83,12 +83,19 @@ docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
 # The pages keep their places, so that a link that works in the repository works on the site. A broken one ends this.
 SITE  := .venvs/site
 PAGES := build/pages
+DOCUMENTED = $$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 site: $(SITE)/.site ## build the docs as a searchable site in build/site, to open without a server
 	@rm -rf $(PAGES) build/site .cache && mkdir -p $(PAGES)/tests $(PAGES)/assets
-	@cp -R README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs clients $(PAGES) && rm -rf $(PAGES)/docs/tools
+	@cp -R README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs clients deploy $(PAGES) && rm -rf $(PAGES)/docs/tools
 	@cp tests/README.md $(PAGES)/tests && cp docs/tools/site/iframe-worker.js $(PAGES)/assets
-	@$(SITE)/bin/zensical build --strict --config-file mkdocs.yml
+	@sed -e 's#^docs_dir: build/#docs_dir: #' -e 's#^site_dir: build/#site_dir: #' -e "s#^site_name: .*#& $(DOCUMENTED)#" \
+	  mkdocs.yml > build/mkdocs.yml
+	@$(SITE)/bin/zensical build --strict --config-file build/mkdocs.yml
 	@echo "site: open build/site/index.html"
+
+# Publish build/versions as it is. To list earlier versions, put their folders there first.
+versions: site ## keep the site of this version beside others in build/versions
+	@$(SITE)/bin/python docs/tools/site/versions.py build/site build/versions "$(DOCUMENTED)"
 
 $(SITE)/.site: pyproject.toml
 	@echo "setting up $(SITE)"

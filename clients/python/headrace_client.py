@@ -209,6 +209,7 @@ class JobRequest(TypedDict):
     tags: NotRequired[list[str] | dict[str, str]]
     metadata: NotRequired[dict[str, Any]]
     after: NotRequired[list[str]]
+    parent: NotRequired[str]
     on_parent_failure: NotRequired[Literal["cancel", "hold", "run"]]
     lifo: NotRequired[bool]
     needs: NotRequired[list[str]]
@@ -1143,7 +1144,7 @@ class AlertChannel(TypedDict):
     """An alert channel. `target` is its destination without secrets; `severity` the lowest severity to send."""
 
     name: str
-    kind: Literal["email", "log", "slack", "webhook"]
+    kind: Literal["apprise", "email", "log", "slack", "webhook"]
     target: str
     severity: Literal["critical", "info", "warning"]
     enabled: bool
@@ -1376,6 +1377,31 @@ class HeartbeatResult(TypedDict):
     command: Literal["pause", "run", "stop"]
 
 
+class StepsRequest(TypedDict):
+    """A job that the worker runs."""
+
+    worker: str
+    id: str
+    version: int
+
+
+class StoredSteps(TypedDict):
+    """The results of the steps by name, and the data of the events that came, by name in their order."""
+
+    steps: dict[str, Any]
+    events: dict[str, list[Any]]
+
+
+class FinishedStep(TypedDict):
+    """A finished step of a job that the worker runs."""
+
+    worker: str
+    id: str
+    version: int
+    name: str
+    result: NotRequired[Any]
+
+
 class SettleRequest(TypedDict):
     """Outcomes to settle."""
 
@@ -1388,8 +1414,11 @@ class OutcomeReport(TypedDict):
 
     id: str
     version: int
-    outcome: Literal["cancel", "failure", "release", "snooze", "success"]
+    outcome: Literal["cancel", "failure", "release", "snooze", "success", "wait"]
     result: NotRequired[Any]
+    spawn: NotRequired[list[JobRequest]]
+    event: NotRequired[str | None]
+    number: NotRequired[int]
     error: NotRequired[Failure | None]
     permanent: NotRequired[bool]
     delay: NotRequired[float | None]
@@ -2150,6 +2179,14 @@ class WorkerApi(_Resource):
     def renew(self, **body: Unpack[HeartbeatRequest]) -> HeartbeatResult:
         """Renew the leases of running jobs, store their progress and logs, and return the lost ones."""
         return cast("HeartbeatResult", self._send("POST", "/worker/renew", body=body))
+
+    def steps(self, **body: Unpack[StepsRequest]) -> StoredSteps:
+        """Read the steps that earlier runs of a job stored, and the events that came for it."""
+        return cast("StoredSteps", self._send("POST", "/worker/steps", body=body))
+
+    def step(self, **body: Unpack[FinishedStep]) -> None:
+        """Store the result of a step, for good, before the run continues."""
+        self._send("POST", "/worker/step", body=body)
 
     def settle(self, **body: Unpack[SettleRequest]) -> SettledJobs:
         """Settle attempts."""

@@ -218,6 +218,7 @@ export interface JobRequest {
   tags?: Array<string> | Record<string, string>;
   metadata?: Record<string, Json>;
   after?: Array<string>;
+  parent?: string;
   on_parent_failure?: "cancel" | "hold" | "run";
   lifo?: boolean;
   needs?: Array<string>;
@@ -1084,7 +1085,7 @@ export interface NewSilence {
 /** An alert channel. `target` is its destination without secrets; `severity` the lowest severity to send. */
 export interface AlertChannel {
   name: string;
-  kind: "email" | "log" | "slack" | "webhook";
+  kind: "apprise" | "email" | "log" | "slack" | "webhook";
   target: string;
   severity: "critical" | "info" | "warning";
   enabled: boolean;
@@ -1297,6 +1298,28 @@ export interface HeartbeatResult {
   command: "pause" | "run" | "stop";
 }
 
+/** A job that the worker runs. */
+export interface StepsRequest {
+  worker: string;
+  id: string;
+  version: number;
+}
+
+/** The results of the steps by name, and the data of the events that came, by name in their order. */
+export interface StoredSteps {
+  steps: Record<string, Json>;
+  events: Record<string, Array<Json>>;
+}
+
+/** A finished step of a job that the worker runs. */
+export interface FinishedStep {
+  worker: string;
+  id: string;
+  version: number;
+  name: string;
+  result?: Json;
+}
+
 /** Outcomes to settle. */
 export interface SettleRequest {
   worker: string;
@@ -1307,8 +1330,11 @@ export interface SettleRequest {
 export interface OutcomeReport {
   id: string;
   version: number;
-  outcome: "cancel" | "failure" | "release" | "snooze" | "success";
+  outcome: "cancel" | "failure" | "release" | "snooze" | "success" | "wait";
   result?: Json;
+  spawn?: Array<JobRequest>;
+  event?: string | null;
+  number?: number;
   error?: Failure | null;
   permanent?: boolean;
   delay?: number | null;
@@ -2115,6 +2141,16 @@ export class WorkerApi extends Resource {
   /** Renew the leases of running jobs, store their progress and logs, and return the lost ones. */
   renew(body: HeartbeatRequest): Promise<HeartbeatResult> {
     return this.send<HeartbeatResult>("POST", "/worker/renew", { body });
+  }
+
+  /** Read the steps that earlier runs of a job stored, and the events that came for it. */
+  steps(body: StepsRequest): Promise<StoredSteps> {
+    return this.send<StoredSteps>("POST", "/worker/steps", { body });
+  }
+
+  /** Store the result of a step, for good, before the run continues. */
+  step(body: FinishedStep): Promise<void> {
+    return this.send<void>("POST", "/worker/step", { body });
   }
 
   /** Settle attempts. */

@@ -16,6 +16,12 @@ const tasks = {
       progress(done / 10);
     }
   },
+  "node.order": async (job, { step, spawn }) => {
+    const receipt = await step("charge", () => ({ order: job.args[0], run: job.attempt }));
+    if (job.attempt === 1) throw new Error("the mail server is away"); // the next run does not charge again
+    spawn({ task: "node.add", args: [receipt.order, receipt.run], queue: "node" });
+    return receipt;
+  },
 };
 
 const url = `${process.argv[2]}/api/v1`;
@@ -32,13 +38,28 @@ async function post(path, body) {
   return answer.status === 204 ? null : answer.json();
 }
 
+// step(name, work) of one run: work runs once in all runs of the job, and its result is stored before the run continues.
+function stepsOf({ id, version }) {
+  let known;
+  return async (name, work) => {
+    known ??= (await post("/worker/steps", { id, version })).steps;
+    if (!(name in known)) {
+      known[name] = (await work()) ?? null;
+      await post("/worker/step", { id, version, name, result: known[name] });
+    }
+    return known[name];
+  };
+}
+
 async function run(job) {
   const { id, version } = job;
   const held = { version, abort: new AbortController(), progress: undefined };
+  const signal = held.abort.signal, spawned = [];
   running.set(id, held);
   try {
-    const result = await tasks[job.task](job, { progress: (p) => (held.progress = p), signal: held.abort.signal });
-    if (!held.abort.signal.aborted) ended.push({ id, version, outcome: "success", result: result ?? null });
+    const progress = (p) => (held.progress = p), spawn = (call) => void spawned.push(call);
+    const result = await tasks[job.task](job, { progress, signal, spawn, step: stepsOf(job) });
+    if (!signal.aborted) ended.push({ id, version, outcome: "success", result: result ?? null, spawn: spawned });
     completed += 1;
   } catch (error) {
     const told = { type: error.name, message: String(error.message), traceback: error.stack ?? "" };
@@ -51,9 +72,9 @@ async function run(job) {
 async function beat() {
   const jobs = [...running].map(([id, { version, progress }]) => ({ id, version, progress }));
   const about = { tasks: Object.keys(tasks), queues, concurrency, completed, failed, host: hostname(), pid: process.pid };
-  const { lost, wish } = await post("/worker/renew", { jobs, lease, ...about });
+  const { lost, command } = await post("/worker/renew", { jobs, lease, ...about });
   for (const id of lost) running.get(id)?.abort.abort(); // another worker has it, or it was cancelled
-  if (wish === "stop") stopping = true;
+  if (command === "stop") stopping = true;
 }
 
 const complain = (error) => console.error(String(error));

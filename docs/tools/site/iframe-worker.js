@@ -12,7 +12,7 @@ class IFrameWorker extends EventTarget {
     document.body.append(frame);
     this.frame = frame;
     const inner = frame.contentWindow;
-    inner.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+    inner.postMessage = (data) => this.dispatchEvent(message(data));
     inner.importScripts = (...scripts) =>
       scripts.reduce((loaded, script) => loaded.then(() => run(inner.document, script)), Promise.resolve());
     this.loaded = run(inner.document, url);
@@ -20,12 +20,18 @@ class IFrameWorker extends EventTarget {
 
   postMessage(data) {
     const inner = this.frame.contentWindow;
-    this.loaded.then(() => inner.dispatchEvent(new MessageEvent("message", { data })));
+    const sent = message(data);
+    this.loaded.then(() => inner.dispatchEvent(sent));
   }
 
   terminate() {
     this.frame.remove();
   }
+}
+
+// A copy, as for a Worker: the search changes the query that it gets, which would empty the search field of the page.
+function message(data) {
+  return new MessageEvent("message", { data: structuredClone(data) });
 }
 
 function run(page, url) {

@@ -79,21 +79,21 @@ def _advice(error: click.UsageError, command: click.Command) -> str:
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, click.ClickException):
-        text = error.format_message() + _hint(error)
+        text = _message(error)
         return text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ARGS stays as it is
     if isinstance(error, HeadraceError | TimeoutError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error} (--traceback shows where)"
 
 
-def _hint(error: click.ClickException) -> str:
-    """Which command was probably meant; click of version 8.1 does not say."""
+def _message(error: click.ClickException) -> str:
+    """The message of click, and which command was probably meant: click knows no names of other tools."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     typed = _NO_COMMAND.search(error.message)
-    if ctx is None or typed is None or not isinstance(ctx.command, click.Group) or "Did you mean" in error.message:
-        return ""
+    if ctx is None or typed is None or not isinstance(ctx.command, click.Group):
+        return error.format_message()
     near = meant(typed[1], ctx.command.list_commands(ctx), is_root=ctx.command is root)
-    return f" Did you mean '{near}'?" if near else ""
+    return f"{error.message} Did you mean '{near}'?" if near else error.message
 
 
 def _code_of(error: Exception) -> int:

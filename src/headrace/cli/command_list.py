@@ -58,6 +58,7 @@ MODULES = {name: module for group in GROUPS.values() for name, (module, _) in gr
 _MEANT = {
     "dashboard": "web",
     "ui": "web",
+    "flower": "web",
     "serve": "web",
     "server": "web",
     "api": "web",

@@ -27,7 +27,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 def parse_env(text: str, name: str) -> dict[str, str]:
     """The variables in the text; ConfigError with the number of a wrong line, but not its value."""
     found: dict[str, str] = {}
-    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff")), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue

@@ -30,7 +30,7 @@ JOB_COLUMNS = (
     Column("TASK", min_width=8),
     Column("ARGUMENTS", min_width=10),
     Column("QUEUE", min_width=7),
-    Column("RUN", right=True),
+    Column("ATTEMPT", right=True),
     Column("AGE", right=True),
     Column("PRIO", right=True),
     Column("DETAIL", min_width=12),
@@ -42,7 +42,7 @@ HISTORY_COLUMNS = (
     Column("EVENT"),
     Column("FROM"),
     Column("TO"),
-    Column("RUN", right=True),
+    Column("ATTEMPT", right=True),
     Column("MESSAGE", min_width=12),
     Column("WORKER", min_width=12),
 )

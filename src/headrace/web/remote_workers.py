@@ -35,13 +35,18 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import NO_DEADLINE, awaiting
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.core import Bell
-from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
+from headrace.errors import CancelJob, CorruptPayload, InvalidJob, PermanentError, RetryLater, Snooze
+from headrace.runtime.context.steps import Suspended
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
+from headrace.runtime.jobs.task import Call
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
+from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
+from headrace.web.remote_steps import with_spawned
 
 _REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
 _POLL_INTERVAL = 5.0  # seconds: poll interval for jobs without a notification
@@ -70,7 +75,7 @@ class RemoteClaim(Struct, frozen=True):
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True):
-    """The outcome of an attempt from its worker. `delay` is in seconds."""
+    """The outcome of an attempt from its worker. `delay` is in seconds; `spawn` makes the calls that a success adds."""
 
     id: str
     version: int
@@ -80,6 +85,9 @@ class AttemptResult(Struct, frozen=True, kw_only=True):
     is_permanent: bool = False
     delay: float | None = None
     reason: str | None = None
+    event: str | None = None
+    event_number: int = 1
+    spawn: Callable[[], list[Call[Any]]] | None = None
 
 
 class RemoteSettleResult(Struct, frozen=True):
@@ -220,24 +228,26 @@ class RemoteWorkers:
         if not decided:
             return [_settle_result(result, rows, {}) for result in results]
         events = self._completed_events(worker, [rows[job_id] for job_id in decided], decided)
-        refused = {
-            outcome.id
-            for outcome in engine.exchange(self._with_dead_letter(decided.values()), None, groups=events).refused
-        }
-        applied = {job_id: outcome for job_id, outcome in decided.items() if job_id not in refused}
+        settled = in_their_flows(engine.queries, self._with_dead_letter(decided.values()))
+        refused = {outcome.id for outcome in engine.exchange(settled, None, groups=events).refused}
+        applied = {job_id: outcome.state for job_id, outcome in decided.items() if job_id not in refused}
+        # A success may have to wait for jobs that it spawned, which only the store knows.
+        linked = [one.id for one in settled if one.spawned or rows[one.id].has_dependencies]
+        applied |= {row.id: row.state for row in engine.queries.get(linked, light=True) if row.id in applied}
         return [_settle_result(result, rows, applied) for result in results]
 
     def _outcome(self, claim: Claim, result: AttemptResult) -> Outcome:
         run_spec, now = self._run_spec(claim), self._now()
         if result.outcome == "success":
-            return run_spec.success(claim, result.result, now)
+            return self._success(claim, run_spec, result, now)
         if result.outcome == "release":
             return outcomes.release(claim, result.reason or "released by its worker", now)
-        error = _as_exception(result)
+        error = _as_exception(result, now)
         outcome = outcome_of_error(run_spec, claim, error, self._now)
         error_info = result.error
         if error_info is None or outcome.error_type is None:
             return outcome
+        error_info = run_spec.masked(claim, error_info)
         error_fingerprint = fingerprint(claim.task, error_info, outcome.reason or "") if outcome.fingerprint else ""
         error_fields = {
             "error_type": error_info.type,
@@ -245,6 +255,13 @@ class RemoteWorkers:
             "error_traceback": error_info.traceback,
         }
         return structs.replace(outcome, fingerprint=error_fingerprint, **error_fields)
+
+    def _success(self, claim: Claim, run_spec: RunSpec, result: AttemptResult, now: int) -> Outcome:
+        try:
+            calls = [] if result.spawn is None else result.spawn()
+            return with_spawned(claim, run_spec.success(claim, result.result, now), calls, now)
+        except InvalidJob as error:  # an invalid job to spawn must not refuse the outcomes of other jobs
+            return outcome_of_error(run_spec, claim, error, self._now)
 
     def _run_spec(self, claim: Claim) -> RunSpec:
         run_spec = self._run_specs.plan(claim)
@@ -329,9 +346,12 @@ def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
     return ErrorInfo(_NOT_IN_TYPE_NAME.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
 
 
-def _as_exception(result: AttemptResult) -> BaseException:
+def _as_exception(result: AttemptResult, now: int) -> BaseException:
     """An exception for the retry policies, which match errors by class or dotted name."""
     error_info = result.error or ErrorInfo("Error", result.reason or "")
+    if result.outcome == "wait":
+        wait = NO_DEADLINE if result.delay is None else to_ms(min(result.delay, NO_DEADLINE / 1000))
+        return Suspended(now + wait, awaiting(result.event or ""), result.event, result.event_number)
     if result.outcome == "snooze":
         return Snooze(result.delay or 0.0, result.reason or "snoozed")
     if result.outcome == "cancel":
@@ -350,9 +370,9 @@ def _claim_of(row: JobRow) -> Claim:
     return Claim(ref=row.seq, **fields)
 
 
-def _settle_result(result: AttemptResult, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> RemoteSettleResult:
-    if (outcome := applied.get(result.id)) is not None:
-        return RemoteSettleResult(result.id, True, outcome.state)
+def _settle_result(result: AttemptResult, rows: dict[str, JobRow], applied: dict[str, State]) -> RemoteSettleResult:
+    if (state := applied.get(result.id)) is not None:
+        return RemoteSettleResult(result.id, True, state)
     row = rows.get(result.id)
     return RemoteSettleResult(result.id, False, None if row is None else row.state)
 

@@ -10,6 +10,7 @@ import hmac
 import json
 import logging
 import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -165,6 +166,37 @@ def test_an_unreachable_server_is_reported_without_secrets(box: Mailbox) -> None
 def test_an_impossible_address_is_never_looked_up(url: str) -> None:
     with pytest.raises(Undelivered, match="its address can't be used"):
         deliver(Channel(name="ops", kind="webhook", url=url), [("raised", alert())], "m1", NOW)
+
+
+def test_apprise_sends_to_a_service_and_no_name_can_mention_a_user(hook: Hook) -> None:
+    made = from_setting(f"pager=apprise+json://user:t0ken@{hook.url.removeprefix('http://')}/in?:key=s3cret")
+    deliver(made, [("raised", alert(summary="@everyone: depth is 9"))], "m1", NOW)
+    [(path, _, body)] = hook.got
+    sent = json.loads(body)
+    assert path == "/in"
+    assert (sent["title"], sent["type"]) == ("CRITICAL deep: @\u200beveryone: depth is 9", "failure")
+    assert "queue=mail" in sent["message"]
+    assert made.target == "json://***"
+
+
+def test_a_service_of_apprise_that_fails_is_reported_without_secrets(hook: Hook) -> None:
+    hook.status = 500
+    for address in (f"json://user:t0ken@{hook.url.removeprefix('http://')}/s3cret", "nothing://t0ken/s3cret"):
+        with pytest.raises(Undelivered) as failed:
+            deliver(from_setting(f"pager=apprise+{address}"), [("raised", alert())], "m1", NOW)
+        assert "t0ken" not in str(failed.value)
+        assert "s3cret" not in str(failed.value)
+
+
+def test_a_missing_apprise_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(Undelivered, match=r"pip install 'headrace\[apprise\]'"):
+        deliver(from_setting("pager=apprise+discord://id/token"), [("raised", alert())], "m1", NOW)
+
+
+def test_an_operator_can_not_create_a_channel_of_apprise(app: Headrace) -> None:
+    with pytest.raises(InvalidAlert, match="alert_channels, as NAME=apprise"):
+        app.alerts.channels.create("pager", kind="apprise", url="discord://id/token")
 
 
 def test_a_log_line_is_as_loud_as_the_alert(caplog: pytest.LogCaptureFixture) -> None:

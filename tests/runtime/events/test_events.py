@@ -199,6 +199,22 @@ def test_without_the_setting_no_event_of_a_job_is_stored(url: str) -> None:
 # -- handlers
 
 
+@pytest.mark.every_engine
+def test_a_draining_worker_handles_the_events_of_its_jobs_before_it_ends(app: Headrace) -> None:
+    handled: list[str] = []
+
+    @app.on("job.completed", name="all")
+    def handle(event: Event) -> None:
+        handled.append(event.type)
+        if len(handled) == 1:
+            raise RuntimeError("it is tried again")
+
+    app.task(name="quick")(lambda: None)
+    app.enqueue_many([{"task": "quick"} for _ in range(3)])
+    app.run_worker(drain=True)
+    assert handled == ["job.completed"] * 4
+
+
 def test_each_event_is_handled_once_and_in_order_however_many_listen(app: Headrace, url: str) -> None:
     seen: list[tuple[str, str | None]] = []
     lock = threading.Lock()

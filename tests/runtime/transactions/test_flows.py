@@ -53,6 +53,18 @@ def test_what_is_rolled_back_was_never_there(app: Headrace, give: Any, lender: L
 
 
 @each_lender
+def test_a_hook_may_choose_the_transaction(app: Headrace, give: Any, lender: Lender) -> None:
+    app.around_enqueue(lambda call: call.using(connection=lender.connection))
+    lender.begin()
+    run = chain(give.bind(1), give.bind()).enqueue()
+    give.enqueue(2)
+    lender.rollback()
+    with pytest.raises(FlowNotFound):
+        run.refresh()
+    assert app.jobs.count() == 0
+
+
+@each_lender
 def test_a_job_of_the_transaction_can_be_waited_for_in_it(app: Headrace, give: Any, lender: Lender) -> None:
     lender.begin()
     inside = give.using(connection=lender.connection)

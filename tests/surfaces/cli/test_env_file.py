@@ -29,6 +29,7 @@ from tests.support.command_line import Shell
         ("KEY=''", ""),
         ("\ufeffKEY=x", "x"),
         ("KEY=x\r", "x"),
+        ('KEY="a\u2028b\x0cc"', "a\u2028b\x0cc"),
     ],
 )
 def test_a_line_is_a_key_and_a_value(line: str, value: str) -> None:

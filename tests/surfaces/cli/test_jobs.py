@@ -44,7 +44,7 @@ def app(shell: Shell) -> Iterator[Headrace]:
 def test_a_list_shows_the_newest_first_with_whole_ids(shell: Shell, app: Headrace) -> None:
     for command in (("jobs",), ("jobs", "list")):
         head, *lines = shell(*command).out.splitlines()
-        assert head.split() == ["ID", "STATE", "TASK", "ARGUMENTS", "QUEUE", "RUN", "AGE", "PRIO", "DETAIL"]
+        assert head.split() == ["ID", "STATE", "TASK", "ARGUMENTS", "QUEUE", "ATTEMPT", "AGE", "PRIO", "DETAIL"]
         assert [line.split()[:2] for line in lines] == [
             ["now-00001", "pending"],
             ["later-001", "scheduled"],

@@ -30,6 +30,12 @@ from django.contrib.auth.models import User
 from headrace.contrib.django import get_app
 from shop.tasks import *
 told = {}
+
+def error_of(act):
+    try:
+        act()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 """
 
 

@@ -186,3 +186,56 @@ told['closed'] = len(closed)
 """
     )
     assert told["closed"] >= 2
+
+
+@on_both
+def test_signals_are_sent_when_tasks_start_and_finish(script: Script) -> None:
+    told = script(
+        f"""
+from headrace.contrib.django.task_api import signals
+seen = []
+def note(kind):
+    def receive(sender, task_result, **_):
+        seen.append([kind, sender.__name__, task_result.id, str(task_result.status)])
+    return receive
+receivers = {{kind: note(kind) for kind in ('task_enqueued', 'task_started', 'task_finished')}}
+for kind, receive in receivers.items():
+    getattr(signals, kind).connect(receive)
+def broken(**_):
+    raise ValueError('a receiver')
+signals.task_started.connect(broken)
+results = [add.enqueue(1, b=2), count_users.enqueue(), refuse.enqueue('no')]
+{DRAIN}
+results[0].refresh()
+told |= {{'seen': seen, 'ids': [result.id for result in results], 'value': results[0].return_value}}
+"""
+    )
+    assert told["value"] == 3
+    for result_id, status in zip(told["ids"], ("SUCCESSFUL", "SUCCESSFUL", "FAILED"), strict=True):
+        assert [(kind, state) for kind, sender, of, state in told["seen"] if of == result_id] == [
+            ("task_enqueued", "READY"),
+            ("task_started", "RUNNING"),
+            ("task_finished", status),
+        ], told["seen"]
+    assert {sender for _, sender, _, _ in told["seen"]} == {"HeadraceBackend"}
+
+
+@on_sqlite
+def test_a_retried_task_finishes_once(script: Script) -> None:
+    told = script(
+        f"""
+from headrace.contrib.django import job_options
+from headrace.contrib.django.task_api import signals
+seen = []
+def started(task_result, **_): seen.append(('started', task_result.attempts))
+def finished(task_result, **_): seen.append(('finished', task_result.attempts))
+signals.task_started.connect(started)
+signals.task_finished.connect(finished)
+result = collect.enqueue()
+{DRAIN}
+told |= {{'seen': seen}}
+"""
+    )
+    *starts, finish = told["seen"]
+    assert starts == [["started", number] for number in range(1, len(starts) + 1)]
+    assert finish == ["finished", len(starts)]

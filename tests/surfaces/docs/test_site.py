@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docs.tools.page import ROOT
+from docs.tools.site.versions import keep
 
 yaml = pytest.importorskip("yaml", reason="schemathesis brings it")
 SECTIONS = ["Tutorial", "How-to guides", "Reference", "Discussion", "Internals"]
@@ -62,3 +65,33 @@ def test_a_page_shows_no_picture_of_another_host() -> None:
     for name in listed(CONFIG["nav"]):
         text = (ROOT / name).read_text("utf-8")
         assert re.findall(r"!\[[^\]]*\]\(https?:|<img[^>]+src=\"https?:", text) == [], name
+
+
+def test_a_page_links_to_no_file_that_the_site_lacks() -> None:
+    copied = re.search(r"@cp -R (.+) \$\(PAGES\)", (ROOT / "Makefile").read_text("utf-8"))
+    assert copied is not None
+    roots = {*copied[1].split(), "tests"}
+    for name in listed(CONFIG["nav"]):
+        text = re.sub(r"```.*?```", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
+            target = (ROOT / name).parent.joinpath(link).resolve().relative_to(ROOT)
+            assert target.parts[0] in roots, f"{name} links to {link}"
+
+
+def test_versions_lie_side_by_side_newest_first(tmp_path: Path) -> None:
+    site, versions = tmp_path / "site", tmp_path / "versions"
+    for version in ("0.9.1", "0.10.0", "1.0rc1", "1.0"):
+        shutil.rmtree(site, ignore_errors=True)
+        site.mkdir()
+        (site / "index.html").write_text(version)
+        found = keep(site, versions, version)
+    assert found == ["1.0", "1.0rc1", "0.10.0", "0.9.1"]
+    (site / "index.html").write_text("1.0, corrected")
+    assert keep(site, versions, "1.0") == found
+    assert (versions / "1.0/index.html").read_text() == "1.0, corrected"
+    assert (versions / "0.9.1/index.html").read_text() == "0.9.1"
+    assert re.findall(r'href="([^"]+)"', (versions / "index.html").read_text("utf-8")) == [
+        f"{version}/index.html" for version in found
+    ]
+    with pytest.raises(ValueError, match="is no version"):
+        keep(site, versions, "../elsewhere")

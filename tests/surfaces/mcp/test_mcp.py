@@ -223,7 +223,7 @@ def test_a_schedule_comes_with_its_next_runs(client: McpClient, shop: Headrace) 
 
 def test_secrets_are_redacted_and_can_not_be_searched_for(client: McpClient) -> None:
     (failed,) = client.call("find_jobs", text="charge")["jobs"]
-    assert client.call("find_jobs", text="4000-1234") == {"jobs": [], "cursor": None}
+    assert client.call("find_jobs", text="4000-1234") == {"jobs": [], "cursor": None, "searched": 2}
     for told in (client.call("job", id=failed["id"]), client.call("dead_letters")):
         assert "4000-1234" not in json.dumps(told)
         assert "***" in json.dumps(told)
@@ -235,6 +235,28 @@ def test_a_search_continues_after_its_page(client: McpClient, shop: Headrace) ->
     rest = client.call("find_jobs", text="charge", limit=5, cursor=first["cursor"])
     ids = [job["id"] for job in first["jobs"] + rest["jobs"]]
     assert (len(ids), len(set(ids)), rest["cursor"]) == (4, 4, None)
+
+
+def test_jobs_are_found_by_an_indexed_argument(client: McpClient, shop: Headrace) -> None:
+    @shop.task(index=("order",))
+    def refund(order: int) -> None: ...
+
+    shop.enqueue_many([refund.bind(order=n) for n in range(3)])
+    (found,) = client.call("find_jobs", args={"order": 2})["jobs"]
+    assert (found["task"], found["arguments"]) == ("refund", {"order": 2})
+    assert client.call("find_jobs", args={"order": "2"}, task="charge")["jobs"] == []
+    assert client.call("plan_cancel", args={"order": 1})["matched"] == 1
+    assert "Expected `object` of length <= 1" in client.call("find_jobs", args={"order": 2, "card": "x"})
+    assert "Expected `object` of length >= 1" in client.call("plan_cancel", args={})
+
+
+def test_a_text_search_says_how_many_jobs_it_read(client: McpClient, shop: Headrace) -> None:
+    shop.enqueue_many([shop.task_by_name("charge").bind(n, card="x") for n in range(2_050)])
+    first = client.call("find_jobs", text="ann@example.com")
+    assert (first["jobs"], first["searched"]) == ([], 2_000)
+    rest = client.call("find_jobs", text="ann@example.com", cursor=first["cursor"])
+    assert ([job["task"] for job in rest["jobs"]], rest["searched"], rest["cursor"]) == (["send"], 52, None)
+    assert client.call("find_jobs", text="charge", limit=3)["searched"] == 3
 
 
 def test_dry_runs_count_and_change_nothing(client: McpClient, shop: Headrace) -> None:

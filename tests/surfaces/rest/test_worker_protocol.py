@@ -272,6 +272,7 @@ def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: He
             "sum": enqueued(app, "node.add", 1, 2),
             "flaky": enqueued(app, "node.flaky", retry=Retry(limit=2, backoff="fixed", base=0.1)),
             "slow": enqueued(app, "node.slow", 2500),
+            "order": enqueued(app, "node.order", 7, retry=Retry(limit=1, backoff="fixed", base=0.1)),
         }
         command = [node, str(EXAMPLE), f"http://127.0.0.1:{site.port}"]
         env = {**os.environ, "HEADRACE_TOKEN": "5f2a91"}
@@ -282,8 +283,12 @@ def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: He
             assert [error.message for error in jobs["flaky"].errors] == ["not the first time"]
             assert jobs["slow"].wait(PATIENCE) == "completed"
             assert jobs["slow"].refresh().progress is not None  # the lease was renewed
-        finally:
-            worker.terminate()
+            assert jobs["order"].result(PATIENCE) == {"order": 7, "run": 1}  # charged once, in the first run
+            assert sorted(job.result() for job in app.jobs.find(task="node.add")) == [3, 8]  # one was spawned
+            app.stop_worker(app.workers()[0].id)  # an operator's command
             _, stderr = worker.communicate(timeout=PATIENCE)
+        finally:
+            worker.kill()
+            worker.communicate(timeout=PATIENCE)
         assert (worker.returncode, stderr) == (0, "")
     assert app.workers() == []

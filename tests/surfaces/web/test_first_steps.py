@@ -6,6 +6,7 @@ from pathlib import Path
 
 from headrace import Headrace
 from headrace.testing import drain
+from headrace.web.pages.views.overview import first_steps
 from tests.surfaces.web.actions import app, ask, client, clock, do
 from tests.surfaces.web.client import Client
 
@@ -26,6 +27,12 @@ def test_an_empty_store_shows_the_commands_for_its_url(tmp_path: Path) -> None:
         app.task_by_name("add").enqueue(2, 3)
         page = Client(app.asgi()).get("/").text
         assert "First steps" not in page
+
+
+def test_a_command_has_no_masked_password() -> None:
+    elsewhere = Headrace("postgresql://shop:s3cret@db.example/shop")
+    commands = [command for _, command in first_steps(elsewhere)]
+    assert all(command.endswith('--url "$HEADRACE_URL"') for command in commands)
 
 
 def test_the_commands_name_a_known_task(app: Headrace, client: Client) -> None:

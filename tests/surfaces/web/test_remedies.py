@@ -69,3 +69,5 @@ def test_a_failed_job_links_to_its_dead_letter(app: Headrace, client: Client) ->
     drain(app)
     [letter] = app.dead.list()
     assert f'href="/dead/{letter.id}"' in notice_of(client, job.id)
+    assert "headrace dead show" not in notice_of(client, job.id)
+    assert f"is pending; show it with `headrace dead show {letter.id}`." in job.why()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.support.waiting import PATIENCE
 from tests.surfaces.web.actions import app, client, clock, do, refused
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.pages.tasks import HOSTILE, register
+from tests.surfaces.web.test_forms import WRITES
 
 __all__ = ["app", "client", "clock"]  # the fixtures
 
@@ -125,3 +127,20 @@ def test_the_form_of_an_unknown_task_or_of_any_arguments_is_json(app: Headrace, 
         assert 'name="kwargs"' in page
         assert 'name="arg.' not in page
     assert 'href="/enqueue?task=any"' in client.get("/enqueue").text
+
+
+def test_the_form_of_a_task_that_only_workers_know_has_its_parameters(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    with Headrace(url) as code:
+
+        @code.task(name="mail")
+        def mail(to: str, copies: int = 1) -> None: ...
+
+        with code.worker():
+            pass
+        with Headrace(url) as elsewhere:
+            client = Client(elsewhere.asgi(), headers=WRITES)
+            assert re.findall(r'name="arg\.(\w+)"', client.get("/enqueue?task=mail").text) == ["to", "copies"]
+            do(client, "/enqueue", **{"task": "mail", "arg.to": "ann", "arg.copies": "2"})
+            [job] = elsewhere.jobs.find(task="mail")
+            assert job.kwargs == {"to": "ann", "copies": 2}

@@ -306,6 +306,10 @@ def test_shipped_summaries_name_the_task_the_number_and_the_reason() -> None:
     figures = {"run_p99[5m]": 3.0, "baseline(run_p99[5m])": 1.0, "completed[5m]": 30.0}
     slow = format_summary(SHIPPED["slow_task"], {"task": "resize"}, figures)
     assert slow.startswith("task resize takes 3")
+    failing = format_summary(
+        SHIPPED["error_rate"], {"queue": "payments"}, {"error_rate[5m]": 0.202, "started[5m]": 99.0}
+    )
+    assert failing == "queue payments: 20.2% of the attempts failed in 5 minutes"
     assert SHIPPED["dead_letter"].severity == "warning"
     assert SHIPPED["dead_letter_burst"].severity == "critical"
 

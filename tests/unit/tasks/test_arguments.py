@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.core.codec.result_refs import ResultRef
 from headrace.core.documents import Document
 from headrace.core.tasks.arguments import by_name, line_of, value_text
 from headrace.core.tasks.declared import KIND, DeclaredTask, changed_documents, declared_in
@@ -85,3 +86,9 @@ def test_only_new_and_changed_tasks_are_stored() -> None:
 
 def test_a_damaged_declaration_declares_nothing() -> None:
     assert declared_in([Document(KIND, "a", 1, "{")]) == {"a": DeclaredTask()}
+
+
+def test_the_result_of_a_parent_is_named_in_words() -> None:
+    one, other = ResultRef("01a1f04a-d9da-7b90-9cde-3fa48f1c3520"), ResultRef("01a1f04a-d9da-7b90-9cde-3fa48f1c3521")
+    assert line_of({"text": one}) == "text=result of …8f1c3520"
+    assert line_of({"texts": [one, other]}) == "texts=results of 2 jobs"

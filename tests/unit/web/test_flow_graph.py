@@ -88,3 +88,10 @@ def test_whatever_a_task_is_called_it_is_text() -> None:
 
 def test_no_jobs_are_an_empty_drawing() -> None:
     assert "<svg" in svg(graph(JobGraph([], []), link, many), "nothing")
+
+
+def test_the_second_line_of_a_job_is_its_arguments_cut_to_the_box() -> None:
+    picture = JobGraph([GraphNode("a", "pack", "completed", detail="order=328511, item=tea")], [])
+    assert '<text class="node-state" x="29" y="35">order=328511, it…</text></svg>' in svg(
+        graph(picture, link, many), ""
+    )

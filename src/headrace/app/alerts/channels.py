@@ -41,6 +41,10 @@ class AlertChannels:
 
         `severity` is the lowest severity to send.
         """
+        if kind == "apprise":
+            raise InvalidAlert(
+                "kind: a channel of Apprise is defined in the setting alert_channels, as NAME=apprise+URL"
+            )
         made = channel(name, kind, fields)
         self._ensure_stored(name)
         if not self._store.keep_channel(made, 0):

@@ -106,12 +106,11 @@ class EventStream:
         finally:
             listener.stop()
 
-    def listener(self, worker_id: str) -> EventHandlers:
-        """The service that calls the handlers for this worker."""
+    def listener(self, worker_id: str, *, finish: bool = False) -> EventHandlers:
+        """The service that calls the handlers for this worker; with `finish`, up to the last event."""
         engine = self._engine()
-        return EventHandlers(
-            engine, engine.clock, worker_id, [*self._subscriptions.values(), self._webhooks.subscription]
-        )
+        subscriptions = [*self._subscriptions.values(), self._webhooks.subscription]
+        return EventHandlers(engine, engine.clock, worker_id, subscriptions, finish=finish)
 
     def _follower(self, since: Any, wanted: EventFilter, follow: bool) -> tuple[EventReader, datetime | None]:
         events = self._engine().events

@@ -273,8 +273,8 @@ class Services:
     def _with_dead_letter(self, row: JobRow, found: Explanation) -> Explanation:
         for dead_letter in self.engine.dead_letters.get(job_ids=[row.id]):
             command = f"headrace dead show {dead_letter.id}"
-            remedy = Remedy(verb="show_dead_letter", target=dead_letter.id, command=command)
-            return found.plus(f" Its dead letter {dead_letter.id} is {dead_letter.status}: `{command}`.", remedy)
+            remedy = Remedy(verb="show_dead_letter", target=dead_letter.id, words="show it with", command=command)
+            return Explanation(f"{found.text} Its dead letter {dead_letter.id} is {dead_letter.status}.", remedy)
         return found
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:

@@ -26,6 +26,10 @@ tools = ToolTable()
 Limit = Annotated[int, Meta(ge=1, le=200, description="The maximum number of items.")]
 Name = Annotated[str, Meta(min_length=1, max_length=500)]
 Window = Annotated[str, Meta(pattern=r"^[0-9.a-z]+$", max_length=20, description="Such as 90s, 15m, 1h30m or 7d.")]
+IndexedArgument = Annotated[
+    dict[Name, str | int | float | bool],
+    Meta(min_length=1, max_length=1, description='One argument that its task indexes, such as {"order_id": 40199}.'),
+]
 _SCANNED = 2_000  # jobs that one text search reads
 _FIRST_IDS = 20
 
@@ -50,6 +54,7 @@ class FilterArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tag: Name | None = None
     worker: Name | None = None
     flow: Name | None = None
+    args: IndexedArgument | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -150,24 +155,29 @@ def overview(context: ToolContext, given: Nothing) -> Any:
 
 @tools.reads
 def find_jobs(context: ToolContext, given: JobArguments) -> Any:
-    """List and search jobs, newest first. `cursor` of the answer continues the list; a page may be empty before it."""
-    jobs, cursor = _found(context.app, given)
-    return {"jobs": [record_of(job) for job in jobs], "cursor": cursor}
+    """List and search jobs, newest first. `cursor` of the answer continues the list; a page may be empty before it.
+
+    By an argument that the task indexes, `args` finds jobs at once, however many there are. `text` reads jobs one by
+    one: `searched` says how many this page has read, and `cursor` searches older ones.
+    """
+    jobs, cursor, searched = _found(context.app, given)
+    answer = {"jobs": [record_of(job) for job in jobs], "cursor": cursor}
+    return answer if searched is None else {**answer, "searched": searched}
 
 
-def _found(app: Headrace, given: JobArguments) -> tuple[list[Job[Any]], str | None]:
+def _found(app: Headrace, given: JobArguments) -> tuple[list[Job[Any]], str | None, int | None]:
     if given.text is None:
         page = app.jobs.find(limit=given.limit, cursor=given.cursor, reach=_SCANNED, **given.filters())
-        return list(page), page.cursor
+        return list(page), page.cursor, None
     # Jobs as shown: a search in the store would also match redacted secrets.
     page = app.jobs.find(limit=_SCANNED, cursor=given.cursor, reach=_SCANNED, whole=True, **given.filters())
     found: list[Job[Any]] = []
-    for job in page:
+    for place, job in enumerate(page, 1):
         if given.text in shown_texts(job):
             found.append(job)
         if len(found) == given.limit:
-            return found, str(job.row.seq)
-    return found, page.cursor
+            return found, str(job.row.seq), place
+    return found, page.cursor, len(page)
 
 
 @tools.reads

@@ -12,12 +12,12 @@ from asgiref.sync import sync_to_async
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
+from django.utils import timezone
 from django.utils.connection import ConnectionDoesNotExist
-from django.utils.module_loading import import_string
 
 from headrace.app.app import Headrace
-from headrace.contrib.django.results import new_result, result_of
-from headrace.contrib.django.store import SCHEMA, database_url, is_in_memory
+from headrace.contrib.django.results import new_result, result_of, task_of
+from headrace.contrib.django.store import SCHEMA, database_url, joining
 from headrace.contrib.django.task_api import (
     DEFAULT_ALIAS,
     BaseTaskBackend,
@@ -27,6 +27,7 @@ from headrace.contrib.django.task_api import (
     signals,
     task_backends,
 )
+from headrace.contrib.django.task_signals import has_receivers, subscribe
 from headrace.errors import ConfigError, JobNotFound
 from headrace.runtime.context.current_job import current_job
 
@@ -50,6 +51,7 @@ def get_app(alias: str = DEFAULT_ALIAS) -> Headrace:
     backend = task_backends[alias]
     if not isinstance(backend, HeadraceBackend):
         raise ImproperlyConfigured(f"TASKS[{alias!r}] is a {type(backend).__name__}, not a HeadraceBackend")
+    subscribe(HeadraceBackend, alias, backend.app)
     return backend.app
 
 
@@ -72,12 +74,16 @@ class _Apps:
                 if of == alias:
                     _register(app, alias, task)
 
-    def get(self, alias: str, url: str, settings: dict[str, Any]) -> Headrace:
+    def get(self, alias: str, url: str, settings: dict[str, Any], database: str | None) -> Headrace:
+        """The app of a store. Its jobs join open transactions of the database, if one is named."""
         with self._lock:
             if (alias, url) not in self._apps:
-                app = self._apps[alias, url] = Headrace(url, **settings)
+                app = Headrace(url, **settings)
+                if database is not None:
+                    app.around_enqueue(joining(database))
                 for task in self._tasks.get(alias, {}).values():
                     _register(app, alias, task)
+                self._apps[alias, url] = app
             return self._apps[alias, url]
 
 
@@ -103,7 +109,7 @@ class HeadraceBackend(BaseTaskBackend):
     @property
     def app(self) -> Headrace:
         """The app with all tasks of this backend that were imported."""
-        return _apps.get(self.alias, self.url(), self._settings)
+        return _apps.get(self.alias, self.url(), self._settings, self._database if self._url is None else None)
 
     def url(self) -> str:
         """The URL of the store. Read each time: a test runner changes the database."""
@@ -126,9 +132,8 @@ class HeadraceBackend(BaseTaskBackend):
         self.validate_task(task)
         options: dict[str, Any] = {"queue": task.queue_name, "priority": task.priority}
         if task.run_after is not None:
-            options["run_at"] = task.run_after
-        if (connection := self._transaction()) is not None:
-            options["connection"] = connection
+            is_naive = timezone.is_naive(task.run_after)
+            options["run_at"] = timezone.make_aware(task.run_after) if is_naive else task.run_after
         call = self.app.task_by_name(task.module_path).using(**options)
         job = call.enqueue(*normalize_json(list(args)), **normalize_json(dict(kwargs)))
         result = new_result(job.id, task, self.alias, args, kwargs, job.created_at)
@@ -138,10 +143,9 @@ class HeadraceBackend(BaseTaskBackend):
     def get_result(self, result_id: str) -> Any:
         try:
             job = self.app.jobs.get(result_id)
-            task = import_string(job.task)
+            return result_of(job, task_of(job), self.alias)
         except (JobNotFound, ImportError) as error:
             raise TaskResultDoesNotExist(result_id) from error
-        return result_of(job, task.using(priority=job.priority, queue_name=job.queue), self.alias)
 
     def check(self, **kwargs: Any) -> Iterator[checks.CheckMessage]:
         yield from super().check(**kwargs)
@@ -155,19 +159,13 @@ class HeadraceBackend(BaseTaskBackend):
                 f"TASKS[{self.alias!r}]: the jobs are in memory, so no worker sees them", id="headrace.W001"
             )
 
-    def _transaction(self) -> Any:
-        """The connection whose transaction a job joins; None outside of one, or for a store of its own."""
-        if self._url is not None:
-            return None
-        connection = connections[self._database]
-        if not connection.in_atomic_block or is_in_memory(str(connection.settings_dict["NAME"])):
-            return None
-        return connection
-
 
 def _register(app: Headrace, alias: str, task: Any) -> None:
     options = {"queue": task.queue_name, "priority": task.priority, **getattr(task.func, _OPTIONS, {})}
-    app.task(name=task.module_path, **options)(_runner(alias, task))
+    try:
+        app.task(name=task.module_path, **options)(_runner(alias, task))
+    except ConfigError as error:
+        raise ConfigError(f"{task.module_path}: {error}") from None
 
 
 def _runner(alias: str, task: Any) -> Callable[..., Any]:
@@ -177,7 +175,7 @@ def _runner(alias: str, task: Any) -> Callable[..., Any]:
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             await sync_to_async(close_old_connections)()
             try:
-                value = await task.func(*_context(alias, task), *args, **kwargs)
+                value = await task.func(*await sync_to_async(_context)(alias, task), *args, **kwargs)
             finally:
                 await sync_to_async(close_old_connections)()
             return normalize_json(value)
@@ -196,10 +194,14 @@ def _runner(alias: str, task: Any) -> Callable[..., Any]:
 
 
 def _context(alias: str, task: Any) -> tuple[Any, ...]:
-    if not task.takes_context:
+    """The context that the task takes, if it does. Receivers of `task_started` are told."""
+    is_received = has_receivers(signals.task_started)
+    if not task.takes_context and not is_received:
         return ()
-    job = get_app(alias).jobs.get(current_job().id)
-    return (TaskContext(task_result=result_of(job, task, alias)),)
+    result = result_of(task_backends[alias].app.jobs.get(current_job().id), task, alias)
+    if is_received:
+        signals.task_started.send_robust(HeadraceBackend, task_result=result)
+    return (TaskContext(task_result=result),) if task.takes_context else ()
 
 
 def _described(run: Callable[..., Any], task: Any) -> Callable[..., Any]:

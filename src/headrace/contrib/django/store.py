@@ -1,13 +1,17 @@
-"""The store of a backend: a URL of its own, or the project's database."""
+"""The store of a backend: a URL of its own, or the project's database and its transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import msgspec
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from headrace.runtime.jobs.task import Call
 
 SCHEMA = "headrace"
 _LIBPQ = ("sslmode", "sslcert", "sslkey", "sslrootcert", "connect_timeout", "application_name", "options")
@@ -26,6 +30,18 @@ def database_url(alias: str, database: Mapping[str, Any], vendor: str, schema: s
         f"headrace stores jobs in SQLite, PostgreSQL or Redis, and the database {alias!r} is {vendor}; give TASKS a "
         'store of its own: "OPTIONS": {"url": "redis://..."}'
     )
+
+
+def joining(database: str) -> Callable[[Call[Any]], Call[Any] | None]:
+    """A hook around enqueue: jobs join the transaction that this thread has open in the database."""
+
+    def join(call: Call[Any]) -> Call[Any] | None:
+        connection = connections[database]
+        if not connection.in_atomic_block or is_in_memory(str(connection.settings_dict["NAME"])):
+            return None
+        return call.using(connection=connection) if call.options.connection is msgspec.UNSET else None
+
+    return join
 
 
 def is_in_memory(name: str) -> bool:

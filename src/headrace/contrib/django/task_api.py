@@ -32,7 +32,9 @@ TaskError: Any = _base.TaskError
 TaskResult: Any = _base.TaskResult
 Status: Any = _base.TaskResultStatus
 task_backends: Any = _tasks.task_backends
-TaskResultDoesNotExist: Any = importlib.import_module(f"{ROOT}.exceptions").TaskResultDoesNotExist
+_exceptions: Any = importlib.import_module(f"{ROOT}.exceptions")
+TaskResultDoesNotExist: Any = _exceptions.TaskResultDoesNotExist
+InvalidTask: Any = getattr(_exceptions, "InvalidTask", None) or _exceptions.InvalidTaskError  # the package's name
 normalize_json: Any = importlib.import_module(
     "django.utils.json" if ROOT == "django.tasks" else f"{ROOT}.utils"
 ).normalize_json

@@ -22,7 +22,7 @@ SHIPPED = {
     for rule in (
         _rule("queue_depth", "depth > 1000", "queue {queue} has {depth} pending jobs", per=("queue",), for_=_MINUTE),
         _rule("queue_full", "fullness >= 90%", "queue {queue} is {fullness} full and will refuse jobs", per=("queue",)),
-        _rule("oldest_job", "oldest > 1h", "in queue {queue} a job has been pending for {oldest}", per=("queue",)),
+        _rule("oldest_job", "oldest > 1h", "queue {queue}: a job has been pending for {oldest}", per=("queue",)),
         _rule(
             "no_worker",
             "depth > 0 and workers == 0",
@@ -41,7 +41,7 @@ SHIPPED = {
         _rule(
             "error_rate",
             "error_rate[5m] > 5% and started[5m] >= 20",
-            "in queue {queue} {error_rate} of the attempts failed in 5 minutes",
+            "queue {queue}: {error_rate} of the attempts failed in 5 minutes",
             per=("queue",),
             severity="critical",
         ),

@@ -51,6 +51,6 @@ class Explanation(Struct, frozen=True):
         """All of it without the command, for a surface that has a button for it."""
         return self.cause + self.more
 
-    def plus(self, more: str, remedy: Remedy | None = None) -> Explanation:
-        """The same with one more sentence, and a remedy if it has none."""
-        return Explanation(self.cause, self.remedy or remedy, self.more + more)
+    def plus(self, more: str) -> Explanation:
+        """The same with one more sentence."""
+        return Explanation(self.cause, self.remedy, self.more + more)

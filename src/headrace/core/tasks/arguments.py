@@ -63,6 +63,8 @@ def value_text(value: Any, limit: int = _MAX_VALUE) -> str:
         tree = msgspec.json.decode(codec.encode(value, models=True))
     except HeadraceError:
         return cut(repr(value), limit)
+    if (waits_for := _result_of(tree)) is not None:
+        return waits_for
     content = scalar_of(tree)
     if content is not None and content is not tree:
         return cut(str(content), limit)
@@ -76,6 +78,16 @@ def scalar_of(tree: Any) -> str | int | float | None:
         ((tag, content),) = tree.items()
         return content if tag in _SCALARS and isinstance(content, str) else None
     return tree if isinstance(tree, str | int | float) else None
+
+
+def _result_of(tree: Any) -> str | None:
+    """For the result of a parent job, which stands in its place until the job starts."""
+    match tree:
+        case {"$result": str(job_id)} if len(tree) == 1:
+            return f"result of {_CUT}{job_id[-8:]}"
+        case {"$results": list(job_ids)} if len(tree) == 1:
+            return f"results of {len(job_ids):,} jobs"
+    return None
 
 
 _SCALARS = ("$int", "$float", "$datetime", "$date", "$time", "$decimal", "$uuid", "$timedelta")

@@ -319,15 +319,16 @@ class SqliteEngine:
         """Check, once, that the tables exist and have our version."""
         if self._ready:
             return
-        with self.store.writing() as db:
+        with self.store.reading() as db:  # the write lock may be held by a transaction of this thread, as in Django
             version = schema.version_of(db)
             schema.refuse_unknown(db, version, str(self.store.path))
-            if version < schema.CURRENT and version and not self._auto_migrate:
+        if version < schema.CURRENT:
+            if version and not self._auto_migrate:
                 raise SchemaMismatch(
                     f"{self.store.path} has tables of version {version}, this headrace needs {schema.CURRENT}; "
                     "run `headrace migrate`"
                 )
-            schema.migrate(db, str(self.store.path), self.clock.now())
+            self.migrate()
         self._ready = True
 
     def _refuse_if_moved(self) -> None:

@@ -6,6 +6,8 @@ An operator stores a channel, or the setting `alert_channels` has it as NAME=URL
     webhook+https://example.com/hook#whsec_...       JSON, signed with the secret after the #
     smtp://user:password@mail.example.com:587?from=jobs@example.com&to=ops@example.com
                                                      smtps:// for TLS from the start; `to` may be repeated
+    apprise+discord://id/token                       any service of Apprise. Only as a setting: such a URL may lead to
+                                                     any host, which is for those who run the process to decide
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert, InvalidJob
 from headrace.runtime.http_client import parts_of
 
-Kind = Literal["log", "webhook", "slack", "email"]
+Kind = Literal["log", "webhook", "slack", "email", "apprise"]
+StoredKind = Literal["log", "webhook", "slack", "email"]  # an operator may create one
 Security = Literal["starttls", "tls", "none"]
 TIMEOUT = 10.0  # seconds for each answer of a server
 LOG = "log"  # the built-in channel
@@ -68,12 +71,20 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.kind == "email":
             return f"{', '.join(self.to)} by {self.host}:{self.port}"
         parts = urlsplit(self.url or "")
+        if self.kind == "apprise":  # a token may be in the place of the host
+            return f"{parts.scheme}://***"
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}/***"
 
     def without_secrets(self, text: str) -> str:
         """The text with all secrets of this channel masked."""
         parts = urlsplit(self.url or "")
         secrets = [getattr(self, name) for name in _SECRETS] + [parts.path, parts.query, parts.password]
+        if self.kind == "apprise":
+            secrets += [
+                *re.split("[@/:]", parts.netloc),
+                *parts.path.split("/"),
+                *(value for _, value in parse_qsl(parts.query)),
+            ]
         for secret in sorted((one for one in secrets if one and len(one) > 2), key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -91,6 +102,7 @@ _OWN = {
     "log": {"severity", "enabled"},
     "webhook": {"severity", "enabled", "url", "secret"},
     "slack": {"severity", "enabled", "url"},
+    "apprise": {"severity", "enabled", "url"},
     "email": {"severity", "enabled", "host", "port", "security", "user", "password", "sender", "to"},
 }
 _TYPES = {field.name: field.type for field in structs.fields(Channel)}
@@ -193,6 +205,8 @@ def from_setting(text: str) -> Channel:
         if scheme in ("slack", "webhook") and rest:
             rest, _, secret = rest.partition("#")
             return channel(name, scheme, {"url": rest, "secret": secret or None})
+        if scheme == "apprise" and "://" in rest:
+            return channel(name, scheme, {"url": rest})
         return _mail(name, url)
     except (InvalidAlert, ValueError) as error:
         reason = error if isinstance(error, InvalidAlert) else "its URL can't be read"
@@ -202,7 +216,7 @@ def from_setting(text: str) -> Channel:
 def _mail(name: str, url: str) -> Channel:
     parts = urlsplit(url)
     if parts.scheme not in ("smtp", "smtps"):
-        raise InvalidAlert("use slack+https://, webhook+https://, smtp:// or smtps://")
+        raise InvalidAlert("use slack+https://, webhook+https://, smtp://, smtps:// or apprise+URL")
     query = parse_qsl(parts.query)
     named = dict(query)
     fields = {

@@ -38,6 +38,10 @@ def _sender_of(kind: Kind) -> Sender:
         from headrace.runtime.alerts.email import mail
 
         return mail
+    if kind == "apprise":
+        from headrace.runtime.alerts.apprise_services import notify
+
+        return notify
     if kind in ("webhook", "slack"):
         from headrace.runtime.alerts import http
 

@@ -40,6 +40,8 @@ _LONGEST_WAIT_UNUSED = 300.0  # seconds, while the filter lets no event through
 _FILTER_RECHECK = 10.0  # seconds after a ring: a changed filter rings, but may be read less often
 _PAUSES = (0.1, 1.0, 5.0)  # before a handler that raised is tried again; then its event is skipped
 _OUTAGE = 1.0
+_STOP_WITHIN = 5.0  # seconds that stop() waits for a handler
+_LAST_PAUSE = 0.02
 
 
 class Subscription(Struct, frozen=True):
@@ -72,12 +74,18 @@ _place = msgspec.json.Decoder(HandlerCursor)
 
 
 class EventHandlers:
-    """A thread that calls the event handlers of one process, from start() to stop()."""
+    """A thread that calls the event handlers of one process, from start() to stop().
 
-    def __init__(self, engine: Engine, clock: Clock, who: str, subscriptions: Sequence[Subscription]) -> None:
+    With `finish`, stop() lets them handle the events so far: a draining worker may have no successor.
+    """
+
+    def __init__(
+        self, engine: Engine, clock: Clock, who: str, subscriptions: Sequence[Subscription], *, finish: bool = False
+    ) -> None:
         self._engine = engine
         self._who = who
-        self._stopping = threading.Event()
+        self._finish = finish
+        self._ending, self._stopping = threading.Event(), threading.Event()
         self._runs = [_HandlerRun(engine, clock, who, each, self._stopping) for each in subscriptions]
         self._thread: threading.Thread | None = None
 
@@ -90,16 +98,20 @@ class EventHandlers:
             self._thread.start()
 
     def stop(self) -> None:
+        self._ending.set()
+        if self._thread is not None and self._finish:
+            self._thread.join(_STOP_WITHIN)
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(5)
+            self._thread.join(_STOP_WITHIN)
             self._bell.close()
 
     def _listen(self) -> None:
         with asyncio.Runner() as runner:  # one loop for all handlers that are coroutines
             is_away = False
-            while not self._stopping.is_set():
-                pause, is_rung = POLL, self._bell.wait(0.0)
+            while not (self._stopping if self._finish else self._ending).is_set():
+                is_ending = self._ending.is_set()
+                pause, is_rung = POLL, self._bell.wait(0.0) or is_ending
                 was_away, is_away = is_away, False
                 for run in self._runs:
                     try:
@@ -112,7 +124,12 @@ class EventHandlers:
                         pause = _OUTAGE
                 if was_away and not is_away:
                     outage_log(self._engine).worked()
-                self._stopping.wait(pause)
+                if is_ending:
+                    if pause > POLL or not any(run.has_work for run in self._runs):
+                        break  # after an outage or error, the next worker continues
+                    self._stopping.wait(_LAST_PAUSE)
+                else:
+                    self._ending.wait(pause)
             for run in self._runs:
                 run.leave()
 
@@ -157,6 +174,11 @@ class _HandlerRun:
             self._next_run_at = 0.0
         if time.monotonic() >= max(self._next_run_at, self._wait_until):
             self._next_run_at = time.monotonic() + self._handle_new(runner, is_rung)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether this process has events left to handle: it was interrupted, or a handler raised."""
+        return time.monotonic() >= self._next_run_at
 
     def _handle_new(self, runner: asyncio.Runner, is_rung: bool) -> float:
         """Handle new events; returns the seconds until there is something to do without a ring."""

@@ -246,19 +246,19 @@ class Submitter:
 
     def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> GraphInsert:
         """The graph insert that stores the calls of these nodes as one flow."""
-        self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
         row = FlowRow(ids.new_id(now), flow, now)
         with with_shared_correlation(row.id), around(self.hooks, calls) as (changed, _):
+            self._all_join(changed, f"flow {short(flow)}")
             drafts = [
                 self._new(call, now, node.id, node.waits_for, node.policy)
                 for call, node in zip(changed, nodes, strict=True)
             ]
-        for call, (_, rule, _) in zip(calls, drafts, strict=True):
+        for call, (_, rule, _) in zip(changed, drafts, strict=True):
             if rule is not None:
                 raise not_itself(call)
         edges = [edge for _, _, some in drafts for edge in some]
-        return graph_insert([new for new, _, _ in drafts], edges, row, calls[0].options.connection)
+        return graph_insert([new for new, _, _ in drafts], edges, row, changed[0].options.connection)
 
     def insert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
         """Insert jobs with their dependencies in one commit. Never in the spool: the parents are unknown there."""

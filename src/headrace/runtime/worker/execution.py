@@ -95,7 +95,11 @@ class RunSpec(Struct, frozen=True):
 
     def error_info(self, claim: Claim, error: BaseException) -> ErrorInfo:
         """The error as it is stored and shown, with the job's secrets masked."""
-        error_info, redactor = describe(error), redactor_over(claim, self.task, self.cipher)
+        return self.masked(claim, describe(error))
+
+    def masked(self, claim: Claim, error_info: ErrorInfo) -> ErrorInfo:
+        """The error with the job's secrets masked."""
+        redactor = redactor_over(claim, self.task, self.cipher)
         if not redactor.secrets:
             return error_info
         return msgspec.structs.replace(

@@ -18,7 +18,7 @@ from headrace.core.tasks.arguments import cut
 
 MAX_NODES = 120  # boxes; beyond this, all jobs are bundled
 _MAX_SIBLINGS = 12  # boxes side by side; beyond this, the jobs of each task become one bundle
-_MAX_LABEL, _MAX_STATE = 19, 20
+_MAX_LABEL, _MAX_STATE = 19, 17
 _BY_IMPORTANCE = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
 
@@ -131,9 +131,11 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
         '<a class="node is-{state}" href="{link}" aria-label="{full}: {state_text}">'
         "<title>{full}: {state_text}</title>{shadow}"
         '<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6"/>'
-        '<text class="node-name" x="{tx}" y="{y1}">{label}</text>'
-        '<use class="icon" href="#i-{state}" x="{tx}" y="{iy}" width="12" height="12"/>'
-        '<text class="node-state" x="{sx}" y="{y2}">{short_state}</text></a>'
+        # A text wider than its box ends at the edge of the inner svg.
+        '<svg x="{x}" y="{y}" width="{inner}" height="{h}">'
+        '<text class="node-name" x="12" y="18">{label}</text>'
+        '<use class="icon" href="#i-{state}" x="12" y="25" width="12" height="12"/>'
+        '<text class="node-state" x="29" y="35">{second_line}</text></svg></a>'
     ).format(
         state=node.state,
         link=node.link,
@@ -144,13 +146,9 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
         y=y,
         w=WIDTH,
         h=HEIGHT,
-        tx=x + 12,
-        y1=y + 18,
-        iy=y + 25,
-        sx=x + 29,
-        y2=y + 35,
+        inner=WIDTH - 4,
         label=cut(node.label, _MAX_LABEL),
-        short_state=_state_text(node),
+        second_line=_second_line(node),
     )
 
 
@@ -161,9 +159,10 @@ def _shadow(x: int, y: int) -> Markup:
     )
 
 
-def _state_text(node: DrawnNode) -> str:
+def _second_line(node: DrawnNode) -> str:
+    """The arguments of a job, whose state has an icon and a color; the states of a bundle."""
     if node.jobs == 1:
-        return cut(f"{node.state} {node.detail}".rstrip(), _MAX_STATE)
+        return cut(node.detail or node.state, _MAX_STATE)
     done = node.counts.get(State.COMPLETED, 0)
     count = f"{node.counts[node.state]:,} {node.state}"
     return f"{done:,} done" if node.state == State.COMPLETED else f"{done:,} done, {count}" if done else count

@@ -13,7 +13,7 @@ from headrace.cli.options import as_json_option, chosen, example, names, shared
 from headrace.cli.output import Column, print_json, print_table, remark, say
 from headrace.cli.session import Session
 from headrace.core.alerts.alert import SEVERITIES
-from headrace.runtime.alerts.channels import Kind, Security
+from headrace.runtime.alerts.channels import Security, StoredKind
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COLUMNS = (
@@ -110,7 +110,7 @@ def channel(ctx: click.Context) -> None:
     ),
 )
 @click.argument("name")
-@click.option("--kind", type=click.Choice(get_args(Kind)), help="Kind of channel.")
+@click.option("--kind", type=click.Choice(get_args(StoredKind)), help="Kind of channel.")
 @_fields
 @as_json_option
 @shared
@@ -118,7 +118,7 @@ def channel(ctx: click.Context) -> None:
 def add(session: Session, /, name: str, kind: str | None, as_json: bool, **fields: Any) -> None:
     """Create a channel. Rules use it by name; rules without channels use those of the setting `alert_notify`."""
     if kind is None:
-        raise click.UsageError(f"give the kind with --kind: {', '.join(get_args(Kind))}")
+        raise click.UsageError(f"give the kind with --kind: {', '.join(get_args(StoredKind))}")
     _report(session.store().alerts.channels.create(name, kind=kind, **_given_fields(fields)), as_json)
 
 

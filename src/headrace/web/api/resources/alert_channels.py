@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from headrace.app.alerts.records import AlertChannel
 from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertChannelNotFound
-from headrace.runtime.alerts.channels import Kind, Security
+from headrace.runtime.alerts.channels import Security, StoredKind
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import TestOutcome, given_fields
 from headrace.web.security.middleware import RequestContext
@@ -39,7 +39,7 @@ class NewChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new channel: `slack` and `webhook` need `url`, `email` needs `host` and `to`, `log` needs nothing."""
 
     name: str
-    kind: Kind
+    kind: StoredKind
     severity: Severity | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
     url: str | UnsetType = UNSET

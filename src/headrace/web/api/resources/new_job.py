@@ -80,6 +80,7 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: Words | dict[str, str] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     after: list[JobId] | UnsetType = UNSET
+    parent: JobId | UnsetType = UNSET
     on_parent_failure: Policy | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
     needs: Words | UnsetType = UNSET

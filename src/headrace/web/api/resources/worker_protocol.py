@@ -1,4 +1,4 @@
-"""The protocol of workers in other languages: claim, heartbeat, settle."""
+"""The protocol of workers in other languages: claim, heartbeat, steps, settle."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from headrace.app.jobs.records import lowered
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.known_tasks import is_reserved
 from headrace.core.jobs.records import JobNote, Lease, WorkerRow
-from headrace.core.tasks.options import check_capabilities, check_queue
+from headrace.core.tasks.options import check_capabilities, check_name, check_queue
 from headrace.errors import InvalidJob
+from headrace.web.api.resources.new_job import JobRequest, call_of
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import decoded
+from headrace.web.api.values import Word
+from headrace.web.remote_steps import StoredSteps, store_step, stored_steps
 from headrace.web.remote_workers import (
     AttemptResult,
     RemoteClaim,
@@ -136,15 +139,20 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class OutcomeReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outcome of an attempt.
 
-    `success` has a `result`. `failure` has an `error`; the retry policy of the task or the call decides, unless the
-    failure is `permanent` or gives a `delay`. `snooze` runs the job again after `delay` seconds and `release` returns
-    it to the queue; both do not count as an attempt. `cancel` cancels it.
+    `success` has a `result`, and in `spawn` jobs that are inserted with it and that this job waits for. `failure` has
+    an `error`; the retry policy of the task or the call decides, unless the failure is `permanent` or gives a `delay`.
+    `snooze` runs the job again after `delay` seconds, `wait` when the `number`-th event of the name `event` has come,
+    or after `delay` seconds; `release` returns it to the queue. These three do not count as an attempt. `cancel`
+    cancels it.
     """
 
     id: str
     version: Version
-    outcome: Literal["success", "failure", "snooze", "release", "cancel"]
+    outcome: Literal["success", "failure", "snooze", "wait", "release", "cancel"]
     result: Any = None
+    spawn: Annotated[list[JobRequest], Meta(max_length=1000)] = []
+    event: Word | None = None
+    number: Annotated[int, Meta(ge=1, le=2**31)] = 1
     error: Failure | None = None
     permanent: bool = False
     delay: Seconds | None = None
@@ -156,6 +164,24 @@ class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     worker: WorkerId
     outcomes: Annotated[list[OutcomeReport], Meta(max_length=1000)]
+
+
+class StepsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A job that the worker runs."""
+
+    worker: WorkerId
+    id: str
+    version: Version
+
+
+class FinishedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A finished step of a job that the worker runs."""
+
+    worker: WorkerId
+    id: str
+    version: Version
+    name: Word
+    result: Any = None
 
 
 class SettledJobs(Struct, frozen=True):
@@ -172,6 +198,8 @@ class Unregister(Struct, frozen=True, forbid_unknown_fields=True):
 
 _CLAIM = {"worker": "node-1", "tasks": ["emails.send"], "queues": {"emails": 1}, "limit": 4, "wait": 20}
 _RENEW = {"worker": "node-1", "jobs": [{"id": _JOB, "version": 2, "progress": 0.5}], "lease": 30}
+_RUN = {"worker": "node-1", "id": _JOB, "version": 2}
+_STEP = {**_RUN, "name": "charge", "result": {"receipt": 7}}
 _SETTLE = {
     "worker": "node-1",
     "outcomes": [
@@ -211,6 +239,25 @@ def renew(context: RequestContext, body: HeartbeatRequest) -> HeartbeatResult:
     return HeartbeatResult(sorted(lost), command)  # type: ignore[arg-type]  # stores know no other commands
 
 
+@table.post("/worker/steps", role="worker", example=_RUN, writes=False)
+def steps(context: RequestContext, body: StepsRequest) -> StoredSteps:
+    """Read the steps that earlier runs of a job stored, and the events that came for it.
+
+    A worker that does not hold the job gets 409: it must stop working on it.
+    """
+    return _lowered(stored_steps(context.app, _check_worker_id(body.worker), Lease(body.id, body.version)))
+
+
+@table.post("/worker/step", role="worker", example=_STEP, writes=False)
+def step(context: RequestContext, body: FinishedStep) -> None:
+    """Store the result of a step, for good, before the run continues.
+
+    A step that exists is not changed. A worker that does not hold the job gets 409: it must stop working on it.
+    """
+    _check_worker_id(body.worker)
+    store_step(context.app, Lease(body.id, body.version), body.name, decoded(body.result))
+
+
 @table.post("/worker/settle", role="worker", example=_SETTLE, writes=False)
 def settle(context: RequestContext, body: SettleRequest) -> SettledJobs:
     """Settle attempts.
@@ -222,7 +269,7 @@ def settle(context: RequestContext, body: SettleRequest) -> SettledJobs:
         raise InvalidJob("outcomes: a job may occur only once")
     return SettledJobs(
         context.remote_workers.settle(
-            _check_worker_id(body.worker), [_attempt_result(report) for report in body.outcomes]
+            _check_worker_id(body.worker), [_attempt_result(context, report) for report in body.outcomes]
         )
     )
 
@@ -292,7 +339,18 @@ def _notes(context: RequestContext, jobs: list[RunningJob]) -> list[JobNote]:
     return notes
 
 
-def _attempt_result(report: OutcomeReport) -> AttemptResult:
+def _lowered(kept: StoredSteps) -> StoredSteps:
+    return StoredSteps(
+        {name: lowered(value) for name, value in kept.steps.items()},
+        {name: lowered(values) for name, values in kept.events.items()},
+    )
+
+
+def _attempt_result(context: RequestContext, report: OutcomeReport) -> AttemptResult:
+    if report.spawn and report.outcome != "success":
+        raise InvalidJob("spawn: only a success has new jobs", field="spawn")
+    if report.outcome == "wait":
+        check_name("event", report.event)
     error = (
         None if report.error is None else clean_error(report.error.type, report.error.message, report.error.traceback)
     )
@@ -305,4 +363,7 @@ def _attempt_result(report: OutcomeReport) -> AttemptResult:
         is_permanent=report.permanent,
         delay=report.delay,
         reason=None if report.reason is None else clean(report.reason),
+        event=report.event,
+        event_number=report.number,
+        spawn=lambda: [call_of(context.app, job) for job in report.spawn],
     )

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from headrace.core.alerts.alert import SEVERITIES
 from headrace.errors import AlertChannelNotFound, InvalidAlert
-from headrace.runtime.alerts.channels import Kind, Security
+from headrace.runtime.alerts.channels import Security, StoredKind
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
@@ -21,7 +21,7 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
 
 
 def show_new(request: PageRequest) -> Mapping[str, Any]:
-    return {**_editor(None, "info"), "kinds": get_args(Kind), "topics": ("none",)}
+    return {**_editor(None, "info"), "kinds": get_args(StoredKind), "topics": ("none",)}
 
 
 def _editor(kind: str | None, severity: str) -> dict[str, Any]:

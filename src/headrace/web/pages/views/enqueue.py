@@ -15,6 +15,7 @@ from headrace.core.codec.annotations import ANYTHING
 from headrace.core.codec.redaction import MASK, unmasked
 from headrace.core.tasks.signature import Parameter
 from headrace.errors import CorruptPayload, InvalidJob
+from headrace.runtime.jobs.job import Job
 from headrace.web.pages.formatting import plain_json
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
@@ -36,12 +37,13 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     original_id = request.query("like")
     original = request.app.jobs.get(original_id) if original_id else None
     args, kwargs = original.redacted_call() if original else ((), {})
-    parameters = None if original else _parameters(request, request.query("task"))
+    task = request.query("task")
+    parameters = None if original else _parameters(request, task)
     return {
-        "parameters": None if parameters is None else [_field(parameter) for parameter in parameters],
+        "parameters": _declared_fields(request, original, task) if parameters is None else [*map(_field, parameters)],
         "original": original,
         "masked": MASK in plain_json(args) or MASK in plain_json(kwargs),
-        "task": original.task if original else request.query("task") or "",
+        "task": original.task if original else task or "",
         "queue": original.queue if original else request.query("queue") or "",
         "priority": original.priority if original else "",
         "args": plain_json(args),
@@ -61,6 +63,16 @@ def _parameters(request: PageRequest, task: str | None) -> Sequence[Parameter] |
     return known.signature.parameters
 
 
+def _declared_fields(request: PageRequest, original: Job[Any] | None, task: str | None) -> list[ParameterField] | None:
+    """The fields for a task whose code only workers know: they have stored the names of its parameters."""
+    if original or not task or task in request.app.tasks:
+        return None
+    names = request.app.services.parameter_names(task) or ()
+    if not names or names[-1].startswith("*"):
+        return None
+    return [ParameterField(name, "", required=False) for name in names]
+
+
 def _field(parameter: Parameter) -> ParameterField:
     kind = "" if parameter.shape is ANYTHING else parameter.shape.text.replace(" | None | None", " | None")
     return ParameterField(
@@ -70,20 +82,20 @@ def _field(parameter: Parameter) -> ParameterField:
 
 def _named_arguments(request: PageRequest, task: str) -> dict[str, Any]:
     """The arguments in the fields of the parameters. An empty field is not given; a text needs no quotes."""
+    known = {parameter.name: parameter for parameter in _parameters(request, task) or ()}
+    names = known or (request.app.services.parameter_names(task) or () if task not in request.app.tasks else ())
     return {
-        parameter.name: _value(parameter, text)
-        for parameter in _parameters(request, task) or ()
-        if (text := request.form_field(FIELD + parameter.name)) is not None
+        name: _value(known.get(name), text) for name in names if (text := request.form_field(FIELD + name)) is not None
     }
 
 
-def _value(parameter: Parameter, text: str) -> Any:
-    if parameter.shape.exact == frozenset((str,)):
+def _value(parameter: Parameter | None, text: str) -> Any:
+    if parameter is not None and parameter.shape.exact == frozenset((str,)):
         return text
     try:
         return codec.decode(text)
     except CorruptPayload:
-        return text  # the check of the call names a value that does not fit
+        return text  # the check of the call names a value that does not fit, if the code is known here
 
 
 def _enqueue(request: PageRequest) -> ActionResult:

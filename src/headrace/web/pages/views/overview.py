@@ -75,7 +75,9 @@ def show(request: PageRequest) -> Mapping[str, Any]:
 
 def first_steps(app: Headrace) -> list[tuple[str, str]]:
     """What to do with an empty store: a sentence and a command for this store."""
-    url = shlex.quote(redacted_url(app.settings.url))
+    url = shlex.quote(app.settings.url)
+    if redacted_url(app.settings.url) != app.settings.url:  # a command with a mask would not run
+        url = '"$HEADRACE_URL"'
     task = next(iter(sorted(app.tasks)), "add")
     call = shlex.quote(task) if task in app.tasks else "add '[2, 3]'"
     return [

@@ -7,9 +7,10 @@ import json
 import os
 
 SECRET_KEY = "of a project that only tests use"
-USE_TZ = True
+USE_TZ = not os.environ.get("SHOP_NAIVE_TIMES")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 _BACKPORT = [] if importlib.util.find_spec("django.tasks") else ["django_tasks"]
+_TASKS = "django_tasks" if _BACKPORT else "django.tasks"
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
@@ -50,5 +51,6 @@ TASKS = {
         "BACKEND": "headrace.contrib.django.HeadraceBackend",
         "QUEUES": ["default", "mail"],
         "OPTIONS": json.loads(os.environ.get("SHOP_OPTIONS", "{}")),
-    }
+    },
+    "now": {"BACKEND": f"{_TASKS}.backends.immediate.ImmediateBackend"},
 }

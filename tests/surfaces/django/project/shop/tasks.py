@@ -7,6 +7,7 @@ import os
 from django.contrib.auth.models import User
 from django.db import connection
 
+from headrace import Retry
 from headrace.contrib.django import job_options
 from headrace.contrib.django.task_api import ROOT
 
@@ -56,3 +57,46 @@ def connection_id():
 @task
 def unstorable():
     return object()
+
+
+@task
+def echo(*args, **kwargs):
+    return [args, kwargs]
+
+
+@task
+def nothing():
+    return None
+
+
+@task(takes_context=True)
+@job_options(retry=Retry(1, backoff=[0.0], floor=0.0))
+def second_time(context):
+    if context.attempt == 1:
+        raise Unpaid("at first")
+    return [context.attempt, len(context.task_result.errors)]
+
+
+ran: list[object] = []
+
+
+@task
+def note(text):
+    ran.append(text)
+
+
+class Outer:
+    def method(self):
+        pass
+
+
+def plain(context, a):
+    return a
+
+
+def without_context(a):
+    return a
+
+
+async def coroutine(a):
+    return a
