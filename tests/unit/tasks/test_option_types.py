@@ -11,11 +11,11 @@ from headrace.app.schedules import declared
 from headrace.core.schedules.schedule import Timing
 from headrace.core.settings.setting_types import AppSettings, WebOptions, WorkerSettings
 from headrace.core.settings.settings import NAMES
-from headrace.core.tasks.option_types import CallOptions, IntervalOptions, JobOptions, ScheduleOptions, TaskOptions
+from headrace.core.tasks.option_types import CallOptions, IntervalOptions, ScheduleOptions, SharedOptions, TaskOptions
 from headrace.core.tasks.options import OPTION_NAMES
 from headrace.errors import ConfigError
 
-JOB, TASK, CALL = (frozenset(kind.__annotations__) for kind in (JobOptions, TaskOptions, CallOptions))
+JOB, TASK, CALL = (frozenset(kind.__annotations__) for kind in (SharedOptions, TaskOptions, CallOptions))
 
 
 def test_every_option_is_typed_once() -> None:

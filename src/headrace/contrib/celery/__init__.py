@@ -14,22 +14,24 @@ import logging
 
 from headrace.contrib.celery import signals
 from headrace.contrib.celery.app import Celery, shared_task
-from headrace.contrib.celery.canvas import Signature, chain, chord, group, signature, subtask
+from headrace.contrib.celery.canvas import CelerySignature as Signature
+from headrace.contrib.celery.canvas import chain, chord, group, signature, subtask
 from headrace.contrib.celery.current import current_app
 from headrace.contrib.celery.exceptions import (
     CeleryError,
     Ignore,
     MaxRetriesExceededError,
     Reject,
-    Retry,
     SoftTimeLimitExceeded,
     TaskRevokedError,
     TimeoutError,
 )
+from headrace.contrib.celery.exceptions import CeleryRetry as Retry
 from headrace.contrib.celery.results import AsyncResult as _AsyncResult
 from headrace.contrib.celery.results import EagerResult, GroupResult
 from headrace.contrib.celery.schedules import crontab, schedule
-from headrace.contrib.celery.tasks import Task, current_task
+from headrace.contrib.celery.tasks import CeleryTask as Task
+from headrace.contrib.celery.tasks import current_task
 
 __all__ = [
     "AsyncResult",

@@ -12,7 +12,7 @@ from typing import Any
 from headrace import Call, Headrace, ParentFailure, State
 from headrace import Task as HeadraceTask
 from headrace.contrib.celery import signals
-from headrace.contrib.celery.canvas import Signature
+from headrace.contrib.celery.canvas import CelerySignature
 from headrace.contrib.celery.conf import Conf
 from headrace.contrib.celery.current import current_app, has_current, set_current, when_current
 from headrace.contrib.celery.exceptions import CeleryError, refuse
@@ -21,8 +21,7 @@ from headrace.contrib.celery.options import call_options
 from headrace.contrib.celery.results import ERRBACK, GroupResult
 from headrace.contrib.celery.results import AsyncResult as Result
 from headrace.contrib.celery.schedules import BeatEntry, declare, entry, timing
-from headrace.contrib.celery.tasks import Context
-from headrace.contrib.celery.tasks import Task as CeleryTask
+from headrace.contrib.celery.tasks import CeleryTask, Context
 from headrace.core.jobs import ids
 from headrace.core.text import short
 
@@ -152,7 +151,7 @@ class Celery:
         self, schedule: Any, sig: Any, args: Any = (), kwargs: Any = (), name: Any = None, **o: Any
     ) -> str:
         """Declare a schedule for a signature; workers fire it."""
-        if not isinstance(sig, Signature):
+        if not isinstance(sig, CelerySignature):
             sig = sig.signature()
         found = str(name or f"{sig.task}-{'-'.join(map(str, timing(schedule).values()))}")
         given = {
@@ -171,13 +170,13 @@ class Celery:
 
     def send_task(self, name: str, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         """Enqueue a call by the name of its task; its code need not be known here."""
-        return Signature(name, args or (), kwargs, options, self).apply_async()
+        return CelerySignature(name, args or (), kwargs, options, self).apply_async()
 
     def signature(
         self, task: Any, args: Any = (), kwargs: Any = None, immutable: bool = False, **options: Any
-    ) -> Signature:
+    ) -> CelerySignature:
         options = options.pop("options", {}) | options
-        return Signature(getattr(task, "name", task), args, kwargs, options, self, immutable)
+        return CelerySignature(getattr(task, "name", task), args, kwargs, options, self, immutable)
 
     def AsyncResult(self, task_id: str, *_: Any, **__: Any) -> Result:  # noqa: N802 - the name that Celery gave it
         return Result(task_id, self._app)
@@ -188,14 +187,14 @@ class Celery:
         default = {"queue": self.conf.task_default_queue} if task is None and self.conf.task_default_queue else {}
         return call_options({**default, **routed, **given}, self.now())
 
-    def call(self, part: Signature, more: dict[str, Any]) -> Call[Any]:
+    def call(self, part: CelerySignature, more: dict[str, Any]) -> Call[Any]:
         """The call of headrace for a signature."""
         options = self._options(part.task, part.args, part.kwargs, part.options)
         task = self._app.task_by_name(part.task).using(**options, **more)
         call: Call[Any] = task.bind(*part.args, **part.kwargs)
         return call
 
-    def enqueue(self, part: Signature) -> Result:
+    def enqueue(self, part: CelerySignature) -> Result:
         """Enqueue one signature."""
         call = self.call(part, {})
         return Result(call.task.submits.submit(call).id, self._app)
@@ -213,7 +212,7 @@ class Celery:
     # -- errbacks
 
     def _relay(self, node: Any, errback: Any) -> Call[Any]:
-        if not isinstance(errback, Signature):
+        if not isinstance(errback, CelerySignature):
             raise CeleryError(f"link_error: expected a signature such as task.s(), got {short(errback)}")
         given = [errback.task, list(errback.args), errback.kwargs, errback.immutable]
         return self._errback.bind(node, *given)
@@ -224,10 +223,10 @@ class Celery:
             return
         job = self._app.jobs.get(parent.job_id)
         request = Context(job.id, job.task, job.args, job.kwargs, max(job.attempt - 1, 0), {"routing_key": job.queue})
-        errback = Signature(task, args, kwargs, None, self, immutable)
+        errback = CelerySignature(task, args, kwargs, None, self, immutable)
         self.call_errback(errback, self.AsyncResult(parent.job_id), request)
 
-    def call_errback(self, errback: Signature, failed: Any, request: Context | None = None) -> None:
+    def call_errback(self, errback: CelerySignature, failed: Any, request: Context | None = None) -> None:
         """Call it with the request, the error and the traceback; enqueue it if it takes only the id, or nothing."""
         known = self.tasks.get(errback.task)
         if errback.immutable or known is None or not _takes(known, 3):

@@ -18,7 +18,7 @@ from headrace.core.text import short
 _STARTS = ("countdown", "eta")
 
 
-class Signature:
+class CelerySignature:
     """A task with arguments and options, to be called later. `immutable` ones take no result of the task before."""
 
     def __init__(
@@ -48,16 +48,18 @@ class Signature:
         found: str | None = self.options.get("task_id")
         return found
 
-    def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> Signature:
+    def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> CelerySignature:
         """A copy with further arguments, which come first, and options."""
         more = () if self.immutable else tuple(args or ())
         named = self.kwargs if self.immutable else {**self.kwargs, **(kwargs or {})}
-        copy = Signature(self.task, more + self.args, named, {**self.options, **options}, self.app, self.immutable)
+        copy = CelerySignature(
+            self.task, more + self.args, named, {**self.options, **options}, self.app, self.immutable
+        )
         copy.links = self.links + copy.links
         copy.errbacks = self.errbacks + copy.errbacks
         return copy
 
-    def set(self, immutable: bool | None = None, **options: Any) -> Signature:
+    def set(self, immutable: bool | None = None, **options: Any) -> CelerySignature:
         self.immutable = self.immutable if immutable is None else immutable
         self.options |= options
         return self
@@ -70,7 +72,7 @@ class Signature:
         self.errbacks = [*self.errbacks, errback]
         return errback
 
-    def on_error(self, errback: Any) -> Signature:
+    def on_error(self, errback: Any) -> CelerySignature:
         self.link_error(errback)
         return self
 
@@ -162,7 +164,7 @@ class Canvas:
         return joined(self, other)
 
 
-class Chain(Canvas):
+class ChainSignature(Canvas):
     """Parts that run one after the other, each with the result of the one before."""
 
     kind = "chain"
@@ -174,9 +176,9 @@ class Chain(Canvas):
         self.options = dict(options or {})
         self.errbacks = list(errbacks)
 
-    def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> Chain:
+    def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> ChainSignature:
         first = self.tasks[0].clone(args, kwargs, **{**self.options, **options})
-        return Chain(first, *self.tasks[1:], errbacks=self.errbacks)
+        return ChainSignature(first, *self.tasks[1:], errbacks=self.errbacks)
 
     def parts(self) -> Iterator[Any]:
         return iter(self.tasks)
@@ -208,7 +210,7 @@ class Chain(Canvas):
         return " | ".join(map(repr, self.tasks))
 
 
-class Group(Canvas):
+class GroupSignature(Canvas):
     """Parts that run side by side."""
 
     kind = "group"
@@ -218,9 +220,9 @@ class Group(Canvas):
         self.options = dict(options or {})
         self.errbacks = list(errbacks)
 
-    def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> Group:
+    def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> GroupSignature:
         every = {**self.options, **options}
-        return Group([part.clone(args, kwargs, **every) for part in self.tasks], errbacks=self.errbacks)
+        return GroupSignature([part.clone(args, kwargs, **every) for part in self.tasks], errbacks=self.errbacks)
 
     def parts(self) -> Iterator[Any]:
         return iter(self.tasks)
@@ -245,7 +247,7 @@ class Chord(Canvas):
     kind = "chord"
 
     def __init__(self, header: Any, body: Any = None, options: Any = None, errbacks: Any = ()) -> None:
-        self.header = header if isinstance(header, Group) else Group(header)
+        self.header = header if isinstance(header, GroupSignature) else GroupSignature(header)
         self.body = body
         self.options = dict(options or {})
         self.errbacks = list(errbacks)
@@ -283,15 +285,17 @@ class Chord(Canvas):
         return f"chord({self.header!r}, {self.body!r})"
 
 
-chain, group, chord = Chain, Group, Chord
+chain, group, chord = ChainSignature, GroupSignature, Chord
 
 
 def signature(task: Any, args: Any = (), kwargs: Any = None, app: Any = None, **how: Any) -> Any:
     """A signature by the name of a task, or a copy of one."""
-    if isinstance(task, Signature | Canvas):
+    if isinstance(task, CelerySignature | Canvas):
         return task.clone(args, kwargs)
     options = {**how.pop("options", {})}
-    return Signature(getattr(task, "name", task), args, kwargs, {**options}, app or getattr(task, "app", None), **how)
+    return CelerySignature(
+        getattr(task, "name", task), args, kwargs, {**options}, app or getattr(task, "app", None), **how
+    )
 
 
 subtask = signature
@@ -300,15 +304,17 @@ subtask = signature
 def joined(left: Any, right: Any) -> Any:
     """`left | right`, as Celery reads it: a group with something after it is a chord."""
     right = _checked("|", right)
-    if isinstance(left, Chain):
-        return Chain(*left.tasks, *(right.tasks if isinstance(right, Chain) else [right]), errbacks=left.errbacks)
-    if isinstance(left, Group) and not isinstance(right, Chain):
+    if isinstance(left, ChainSignature):
+        return ChainSignature(
+            *left.tasks, *(right.tasks if isinstance(right, ChainSignature) else [right]), errbacks=left.errbacks
+        )
+    if isinstance(left, GroupSignature) and not isinstance(right, ChainSignature):
         return Chord(left, right, errbacks=left.errbacks)
-    return Chain(left, *(right.tasks if isinstance(right, Chain) else [right]))
+    return ChainSignature(left, *(right.tasks if isinstance(right, ChainSignature) else [right]))
 
 
 def _checked(where: str, part: Any) -> Any:
-    if isinstance(part, Signature | Canvas):
+    if isinstance(part, CelerySignature | Canvas):
         return part
     if hasattr(part, "signature") and hasattr(part, "delay"):
         raise CeleryError(f"{where}: {part!r} is a task; give a signature of it, such as {part.name}.s()")
@@ -341,7 +347,7 @@ def _app_of(part: Any) -> Any:
     left = [part]
     while left:
         one = left.pop(0)
-        if isinstance(one, Signature):
+        if isinstance(one, CelerySignature):
             if one.app is not None:
                 return one.app
         else:

@@ -18,7 +18,7 @@ class CeleryError(ConfigError):
     """A part of Celery's API that does not carry over, or is used wrongly; the text says what to use instead."""
 
 
-class Retry(RetryLater):
+class CeleryRetry(RetryLater):
     """What `self.retry()` raises: the attempt ends, and the task runs again later."""
 
     def __init__(

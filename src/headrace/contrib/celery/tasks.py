@@ -18,13 +18,13 @@ from msgspec import Struct, field
 
 from headrace import Task as HeadraceTask
 from headrace.contrib.celery import signals
-from headrace.contrib.celery.canvas import Signature
+from headrace.contrib.celery.canvas import CelerySignature
 from headrace.contrib.celery.current import Proxy, current_app
 from headrace.contrib.celery.exceptions import (
     CeleryError,
+    CeleryRetry,
     Ignore,
     MaxRetriesExceededError,
-    Retry,
     SoftTimeLimitExceeded,
     refuse,
 )
@@ -70,7 +70,7 @@ def _current_task() -> Any:
 current_task = Proxy(_current_task)
 
 
-class Task:
+class CeleryTask:
     """A task of a Celery-like app. Subclass it for hooks, and name the class with `@app.task(base=...)`."""
 
     name: str = ""
@@ -94,7 +94,9 @@ class Task:
 
     # -- made by the app
 
-    def bind_to(self, app: Any, function: Callable[..., Any], name: str, given: dict[str, Any], *, bind: bool) -> Task:
+    def bind_to(
+        self, app: Any, function: Callable[..., Any], name: str, given: dict[str, Any], *, bind: bool
+    ) -> CeleryTask:
         """Make this the task of a function, with Celery's options; `bind` passes the task as `self`."""
         refuse_foreign(given)
         for option, value in given.items():
@@ -208,7 +210,7 @@ class Task:
         countdown: float | timedelta | None = None,
         max_retries: int | None = None,
         **_: Any,
-    ) -> Retry:
+    ) -> CeleryRetry:
         """End this attempt and run the task again, after `countdown` seconds, at `eta`, or as the task says."""
         request = self.request
         if request.called_directly:
@@ -228,7 +230,7 @@ class Task:
         if eta is not None:
             due = eta if eta.tzinfo else eta.replace(tzinfo=UTC)
             when = max((due - self.app.now()).total_seconds(), 0.0)
-        error = Retry("retry later", exc, self._delay(request.retries, exc) if when is None else when)
+        error = CeleryRetry("retry later", exc, self._delay(request.retries, exc) if when is None else when)
         if throw:
             raise error from exc
         return error
@@ -269,16 +271,16 @@ class Task:
 
     # -- calling it
 
-    def s(self, *args: Any, **kwargs: Any) -> Signature:
+    def s(self, *args: Any, **kwargs: Any) -> CelerySignature:
         return self.signature(args, kwargs)
 
-    def si(self, *args: Any, **kwargs: Any) -> Signature:
+    def si(self, *args: Any, **kwargs: Any) -> CelerySignature:
         """A signature that takes no result of the task before it."""
         return self.signature(args, kwargs, immutable=True)
 
-    def signature(self, args: Any = (), kwargs: Any = None, immutable: bool = False, **options: Any) -> Signature:
+    def signature(self, args: Any = (), kwargs: Any = None, immutable: bool = False, **options: Any) -> CelerySignature:
         self._ensure_bound()
-        return Signature(self.name, args, kwargs, {**options.pop("options", {}), **options}, self.app, immutable)
+        return CelerySignature(self.name, args, kwargs, {**options.pop("options", {}), **options}, self.app, immutable)
 
     subtask = signature
 
@@ -306,7 +308,7 @@ class Task:
                 if throw:
                     raise
                 state = REVOKED if isinstance(error, CancelJob) else FAILURE
-                last = error.exc if isinstance(error, Retry) and error.exc is not None else error
+                last = error.exc if isinstance(error, CeleryRetry) and error.exc is not None else error
                 return EagerResult(task_id, last, state, "".join(traceback.format_exception(error)), self.name)
 
     def AsyncResult(self, task_id: str, **_: Any) -> AsyncResult:  # noqa: N802 - the name that Celery gave it

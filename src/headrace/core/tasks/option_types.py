@@ -27,7 +27,7 @@ class JobRef(Protocol):
     def result_ref_id(self) -> str: ...
 
 
-class JobOptions(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
     """The options that a task, a call and a schedule share."""
 
     queue: str
@@ -55,7 +55,7 @@ class JobOptions(TypedDict, total=False):
     remove_on_fail: bool | int
 
 
-class TaskOptions(JobOptions, total=False):
+class TaskOptions(SharedOptions, total=False):
     """The options of `@app.task()`."""
 
     rate: str | None
@@ -65,7 +65,7 @@ class TaskOptions(JobOptions, total=False):
     lifecycle: Lifecycle
 
 
-class CallOptions(JobOptions, total=False):
+class CallOptions(SharedOptions, total=False):
     """The options of `using()`."""
 
     run_at: datetime
@@ -76,7 +76,7 @@ class CallOptions(JobOptions, total=False):
     connection: Any
 
 
-class ScheduleOptions(JobOptions, total=False):
+class ScheduleOptions(SharedOptions, total=False):
     """The options of `@app.cron()`, `@app.every()` and `schedules.create()`, except for the times themselves."""
 
     args: Sequence[Any]
