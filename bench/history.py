@@ -27,7 +27,7 @@ def build(ground: Ground, store: Store, jobs: int, age: int = 0) -> None:
     subject = open_subject(store.url, store.durability)
     with subject.app:
         pattern = finished_job(subject, age)
-        subject.app.engine.transfer.import_jobs([JobExport(pattern, [], [])])
+        subject.app.engine.transfer.import_records([JobExport(pattern, [], [])])
         if ground.engine == "postgres":
             _multiply_in_postgres(store.url, pattern, jobs)
         else:
@@ -75,7 +75,7 @@ def _import_jobs(subject: Subject, pattern: JobRow, jobs: int) -> None:
         times = {"rank": at, "created_at": at, "run_at": at, "started_at": at, "finished_at": at}
         made = [ids.new_id(time.time_ns() // 1_000_000) for _ in numbers]
         rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in made]
-        transfer.import_jobs([JobExport(row, [], []) for row in rows])
+        transfer.import_records([JobExport(row, [], []) for row in rows])
 
 
 def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:

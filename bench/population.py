@@ -37,7 +37,7 @@ def build(store: Store, jobs: int, kind: Kind) -> None:
     now = time.time_ns() // 1_000_000
     with open_subject(store.url, store.durability).app as app:
         for numbers in in_batches(range(jobs), _BATCH):
-            app.engine.transfer.import_jobs([JobExport(row, [], []) for row in _rows(numbers, jobs, kind, now)])
+            app.engine.transfer.import_records([JobExport(row, [], []) for row in _rows(numbers, jobs, kind, now)])
 
 
 def _rows(numbers: list[int], jobs: int, kind: Kind, now: int) -> Iterator[JobRow]:

@@ -6,6 +6,7 @@ A test that uses `engine_name`, by whatever fixture, runs once for each engine o
 - `slow`: it belongs to `make test-slow`; with `slow_on("postgres")`, on this engine. Above the seam, which the
   conformance suite has proven, every engine but the first is slow: what meets it in a way of its own says
   `every_engine`.
+- `needs("dead_letters")`: of an engine more than the core; an engine that has less leaves the test out.
 - `timed`: it measures time, and so runs alone, after the others.
 """
 
@@ -35,9 +36,11 @@ from tests.support.engines import (
     close_kept_connections,
     copy_tables_into_memory_stores,
     empty_store,
+    kind_of,
     read_events_past_other_tests,
 )
 
+CORE = Path(__file__).parent / "conformance" / "core"  # the toy engine proves that these need only the core
 ABOVE_THE_SEAM = [Path(__file__).parent / folder for folder in ("runtime", "faults", "surfaces")]
 
 # The same examples and the same storms in every run: a change that is taken in passes tomorrow, too.
@@ -108,6 +111,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine_name" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("engines")
         names = [name for name in (KINDS if mark is None else mark.args) if name in KINDS]
+        if mark is None and metafunc.definition.path.is_relative_to(CORE):
+            names.append("toy")
+        needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
+        names = [name for name in names if (has := kind_of(name).has) is None or needs.issubset(has)]
         slow = {name for name in names if _is_slow(metafunc, name, is_first=name == names[0])}
         if _leaves_out_slow(metafunc.config) and len(slow) < len(names):
             names = [name for name in names if name not in slow]

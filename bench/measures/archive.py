@@ -57,11 +57,13 @@ def _rate_of_sweep(store: Store, jobs: int) -> float:
     with open_subject(store.url, store.durability).app as app:
         before = app.engine.clock.now() - _RIPE + 86_400_000
         which = Filter(queue="default", states=(State.COMPLETED,), until=before)
-        left, began = app.engine.queries.count(which), time.monotonic()
+        left, began = app.engine.queries.count(which).jobs, time.monotonic()
         # Whether one is left is asked of an index; to count them again and again would take a processor of its own.
         while app.engine.retention_store.finished("default", State.COMPLETED, before, 1):
             if time.monotonic() > began + 60 + jobs / _SLOWEST:
-                raise TimeoutError(f"{app.engine.queries.count(which)} of {jobs} finished jobs have not left the store")
+                raise TimeoutError(
+                    f"{app.engine.queries.count(which).jobs} of {jobs} finished jobs have not left the store"
+                )
             time.sleep(0.2)
         return left / max(time.monotonic() - began, 0.001)
 
@@ -81,7 +83,7 @@ def _cycles(ground: Ground) -> Readings:
             ground.place.rest(store.url)
             with open_subject(store.url, store.durability).app as app:
                 archived = sum(one.bytes for one in app.lifecycle.partitions()) if ground.engine == "postgres" else 0
-                sizes.append(int(app.engine.facts()["size"]) - archived)
+                sizes.append(int(app.engine.maintenance.facts()["size"]) - archived)
     return {"growth": sizes[-1] / max(sizes[_SETTLED - 1], 1)}
 
 

@@ -79,7 +79,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(
     assert requeue(url).wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
     assert app.engine.dead_letters.count(REQUEUED) == JOBS
-    revivals = [entry.event for entry in app.engine.queries.history("j7")].count(Trigger.REVIVE)
+    revivals = [entry.event for entry in app.engine.queries.details("j7").history].count(Trigger.REVIVE)
     assert revivals == 1
 
 

@@ -449,7 +449,7 @@ COUNTED = {
 
 def test_jobs_of_a_state_are_counted_in_its_own_index(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(state: State) -> None:
-        (steps,) = plans_of(store, monkeypatch, lambda: store.queries.count(Filter(states=(state,))))
+        (steps,) = plans_of(store, monkeypatch, lambda: store.queries.count(Filter(states=(state,))).jobs)
         (look,) = looks_at_jobs(steps)
         assert f"INDEX {COUNTED[state]}" in look
 

@@ -5,7 +5,7 @@ Time is always NOW plus something the test says. Nothing here reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any, TypeVar
@@ -27,10 +27,11 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.states import OPEN, State, Trigger
-from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueInsert, UniqueRule
+from headrace.core.jobs.unique_rules import Act, InsertResult, UniqueCondition, UniqueInsert, UniqueRule
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.protocol.joined import JoinedTransaction
 
 NOW = 1_700_000_000_000
 LEASE = 30_000
@@ -107,6 +108,19 @@ def submit_and_claim(engine: Engine, job_id: str = "job", *, worker: str = "w1",
 def settle(engine: Engine, *outcomes: Outcome, now: int = NOW) -> list[Outcome]:
     """Settle and claim nothing; what was refused."""
     return engine.exchange(outcomes, None, now=now).refused
+
+
+def insert_unique(
+    target: Engine | JoinedTransaction, candidates: Sequence[UniqueInsert], **how: Any
+) -> list[InsertResult]:
+    """Insert jobs under their unique rules."""
+    rules = [candidate.rule for candidate in candidates]
+    return target.insert([candidate.job for candidate in candidates], unique=rules, **how)
+
+
+def kinds(results: Sequence[InsertResult]) -> list[str]:
+    """What became of inserted jobs, in their order."""
+    return [result.kind for result in results]
 
 
 # -- outcomes, one for each way an attempt can end
@@ -427,4 +441,4 @@ def one_by_one(engine: Engine, turns: int, **more: Any) -> list[str]:
 
 def running_jobs(engine: Engine, now: int = NOW) -> int:
     """How many jobs hold a live lease, as the desk tells it."""
-    return sum(jobs for *_, jobs in engine.queries.running(now))
+    return sum(jobs for *_, jobs in engine.rule_store.running(now))

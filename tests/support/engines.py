@@ -11,10 +11,10 @@ import functools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -24,6 +24,7 @@ from headrace.engines.sql.events import SqlEventStore
 from headrace.engines.sqlite import engine as sqlite_engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.temporary_store import TemporaryStore
+from tests.support.memory_engine import MemoryEngine, MemoryStore
 from tests.support.processes import Actor
 from tests.support.waiting import PATIENCE
 
@@ -40,6 +41,7 @@ class DeadLetter(NamedTuple):
 class Kind(NamedTuple):
     """One engine.
 
+    `has` names what it has beyond the core, None is everything: tests that are marked with another need leave it out.
     `create` takes an empty folder and returns the address of an empty store, `discard` ends its use. `close` ends an
     engine at this address and keeps its connections, which the next `open` takes over.
     """
@@ -49,6 +51,7 @@ class Kind(NamedTuple):
     close: Callable[[Any, str], None]
     discard: Callable[[str], None]
     url: Callable[[str], str]
+    has: Collection[str] | None = None
 
 
 # -- SQLite: a new store is a copy of a file that has the tables already. To make them takes 15 ms, to copy them 1 ms.
@@ -245,6 +248,26 @@ class _Prefixes:
         servers.drop(address)
 
 
+# -- The toy engine: a store is a place in a dictionary, which no other process reaches.
+
+_toys: dict[str, MemoryStore] = {}
+
+
+def _create_toy(folder: Path) -> str:
+    _toys[str(folder)] = MemoryStore()
+    return str(folder)
+
+
+TOY = Kind(
+    _create_toy,
+    lambda address: cast(Engine, MemoryEngine(_toys[address])),
+    lambda engine, _: engine.close(),
+    _toys.__delitem__,
+    lambda address: f"toy://{address}",
+    has=(),
+)
+
+
 _schemas, _prefixes = _Schemas(), _Prefixes()
 _EVERY_KIND = {
     "sqlite": Kind(
@@ -282,6 +305,11 @@ def empty_store(kind: str, folder: Path) -> Iterator[str]:
     KINDS[kind].discard(address)
 
 
+def kind_of(name: str) -> Kind:
+    """The engine of this name, also the toy."""
+    return TOY if name == "toy" else KINDS[name]
+
+
 class StoreUnderTest:
     """One empty store, which any number of engines and processes may open."""
 
@@ -289,15 +317,20 @@ class StoreUnderTest:
         self._kind = kind
         self._at_end = at_end
         self.folder = folder
-        self.address = KINDS[kind].create(folder)
-        at_end.callback(KINDS[kind].discard, self.address)
+        self.address = kind_of(kind).create(folder)
+        at_end.callback(kind_of(kind).discard, self.address)
 
     def open(self) -> Engine:
         """One more engine on this store, with connections of its own."""
-        kind = KINDS[self._kind]
+        kind = kind_of(self._kind)
         engine = kind.open(self.address)
         self._at_end.callback(kind.close, engine, self.address)
         return engine
+
+    def has(self, part: str) -> bool:
+        """Whether the engine has this part."""
+        has = kind_of(self._kind).has
+        return has is None or part in has
 
     def send(self, act: str, *arguments: object) -> Actor:
         """Start another process that does this act."""

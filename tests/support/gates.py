@@ -70,7 +70,7 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def history_rows(app: Headrace, job_id: str) -> list[HistoryRow]:
-    return app.engine.queries.history(job_id)
+    return app.engine.queries.details(job_id).history
 
 
 def running(worker: Worker) -> int:

@@ -310,4 +310,4 @@ def test_a_flow_whose_id_is_no_text_is_not_told_without_end(engine_name: str, fo
         furnish(app)
         [value] = [value for value in values_of(url) if value.kind == "headrace_flows.id"]
         value.put(value.held[:-1] + "\xba")
-        assert len(list(itertools.islice(flow_pages(app.engine.queries), 5))) < 5
+        assert len(list(itertools.islice(flow_pages(app.engine.flow_store), 5))) < 5

@@ -23,7 +23,7 @@ class Flows:
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[FlowRun]:
         """Flows, newest first; with `before`, those older than the flow of this id, or FlowNotFound."""
         last = None if before is None else self._services.flow_summary(check_text("before", before)).flow.id
-        summaries = self._services.engine.queries.flows(check_limit("limit", limit), last)
+        summaries = self._services.engine.flow_store.flows(check_limit("limit", limit), last)
         return [FlowRun(self._services, summary) for summary in summaries]
 
     aget = twin(get)

@@ -61,7 +61,7 @@ def lifespan_of(app: LifespanApp, inner: Lifespan | None, worker_settings: Worke
 def _open_store(app: LifespanApp) -> None:
     """Create or migrate the tables, or raise what an operator has to fix. A store that is away stops no site."""
     try:
-        app.engine.facts()
+        app.engine.maintenance.facts()
     except EngineUnavailable as error:
         if error.permanent:
             raise

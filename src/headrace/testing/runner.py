@@ -57,7 +57,7 @@ class InlineWorker:
         self.cipher = app.cipher
         limits = (app.settings.timeout, app.settings.max_payload)
         function_of = functools.partial(function_in_scope, app.submitter.hooks)
-        self._planner = ClaimPlanner(app.engine.queries, RunSpecs(app.find_task, *limits, app.cipher, function_of))
+        self._planner = ClaimPlanner(app.engine, RunSpecs(app.find_task, *limits, app.cipher, function_of))
 
     def next(self) -> InlineAttempt | None:
         """The next due job; schedules fire before the first one, and whenever there is none."""
@@ -142,7 +142,9 @@ class InlineWorker:
         return [*begun, *noted(notes, self._held, WORKER), *ended]
 
     def steps(self, claim: Claim) -> list[Step]:
-        return decrypted_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
+        return decrypted_steps(
+            self.cipher, claim.id, self._engine.queries.details(claim.id, history=False, logs=0).steps
+        )
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self._engine.save_step(claim.lease, encrypted_step(self.cipher, claim.id, step))

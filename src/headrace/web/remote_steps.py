@@ -36,7 +36,8 @@ def stored_steps(app: Headrace, worker: str, lease: Lease) -> StoredSteps:
     rows = app.engine.queries.get([lease.id], light=True)
     if not any((row.version, row.worker, row.state) == (lease.version, worker, State.RUNNING) for row in rows):
         raise _lost(lease, "its steps can't be read")
-    kept = decrypted_steps(app.cipher, lease.id, app.engine.queries.steps(lease.id))
+    stored = app.engine.queries.details(lease.id, history=False, logs=0).steps
+    kept = decrypted_steps(app.cipher, lease.id, stored)
     events: dict[str, list[Any]] = {}
     for event in sorted((step for step in kept if step.kind == "event"), key=lambda step: step.number):
         events.setdefault(event.name, []).append(_value_of(event))

@@ -37,7 +37,7 @@ from headrace.core.jobs.records import (
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import NO_DEADLINE, Suspended, awaiting
 from headrace.core.worker_commands import act_of
-from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.core import Bell
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, PermanentError, RetryLater, Snooze
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.jobs.task import Call
@@ -105,7 +105,7 @@ class RemoteWorkers:
         self._app = app
         settings = app.settings
         self._run_specs = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
-        self._planner = ClaimPlanner(app.engine.queries, self._run_specs)
+        self._planner = ClaimPlanner(app.engine, self._run_specs)
         self._removals = RemoveOnFinish(app.engine, self._run_specs.removing)
         self._reap_at = 0.0
         self._seen_tasks: set[str] = set()  # tasks of jobs claimed here by any worker

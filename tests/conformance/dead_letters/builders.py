@@ -33,7 +33,7 @@ def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "a
 
 
 def pending(engine: Engine, job_id: str = "job") -> DeadLetterRow:
-    (found,) = engine.dead_letters.latest([job_id])
+    (found,) = engine.dead_letters.get(job_ids=[job_id])
     assert found.status == "pending"
     return found
 

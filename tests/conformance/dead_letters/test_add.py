@@ -27,7 +27,7 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     was = snapshot_of(dead_letter)
     assert (was.state, was.error_type, was.error_message, was.version) == (state, "OSError", "away", version)
     assert [(note.at, note.text, note.by) for note in notes_of(dead_letter.notes)] == [(LATER, "look at this", "ann")]
-    filed = engine.queries.history("job")[-1]
+    filed = engine.queries.details("job").history[-1]
     assert (filed.event, filed.source, filed.detail) == (Trigger.FAIL, state, "wrong (by ann)")
     assert types_after(engine, told) == ["job.failed", "dead.entered"]
 
@@ -35,11 +35,11 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
 def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None:
     bring(engine, state)
-    for dead_letter in engine.dead_letters.latest(["job"]):
+    for dead_letter in engine.dead_letters.get(job_ids=["job"]):
         engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
-    before, history = row(engine), engine.queries.history("job")
+    before, history = row(engine), engine.queries.details("job").history
     assert engine.dead_letters.add(ORDER, now=LATER) == "added"
-    assert (row(engine), engine.queries.history("job")) == (before, history)
+    assert (row(engine), engine.queries.details("job").history) == (before, history)
     dead_letter = pending(engine)
     assert (snapshot_of(dead_letter).state, dead_letter.notes) == (state, None)
     (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
@@ -51,7 +51,7 @@ def test_a_job_that_runs_or_has_completed_is_left_alone(engine: Engine, state: S
     bring(engine, state)
     before = row(engine)
     assert engine.dead_letters.add(ORDER, now=LATER) == "busy"
-    assert (row(engine), engine.dead_letters.latest(["job"])) == (before, [])
+    assert (row(engine), engine.dead_letters.get(job_ids=["job"])) == (before, [])
 
 
 def test_there_is_one_pending_record_of_a_job(engine: Engine) -> None:
@@ -75,7 +75,8 @@ def test_a_job_that_was_over_is_stored_anew_with_its_own_end(engine: Engine) -> 
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=LATER)
     engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     told = [
-        (history_row.event, history_row.source, history_row.target) for history_row in engine.queries.history("job")
+        (history_row.event, history_row.source, history_row.target)
+        for history_row in engine.queries.details("job").history
     ]
     assert told[-2:] == [("cancel", told[-2][1], "cancelled"), ("revive", "cancelled", "pending")]
     assert row(engine).state not in FINAL

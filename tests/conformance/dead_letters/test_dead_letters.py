@@ -134,7 +134,7 @@ def test_the_oldest_records_of_a_status_are_told_first(engine: Engine) -> None:
 def test_unknown_ids_have_no_record(engine: Engine) -> None:
     dead(engine)
     assert engine.dead_letters.get(["nowhere"]) == []
-    assert engine.dead_letters.latest(["nowhere"]) == []
+    assert engine.dead_letters.get(job_ids=["nowhere"]) == []
     assert engine.dead_letters.get([]) == []
 
 
@@ -267,7 +267,7 @@ def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None
     assert engine.dead_letters.purge([], LATER + 1, 10) == 0
     assert engine.dead_letters.purge(["cancelled", "requeued"], LATER, 10) == 1
     assert engine.dead_letters.get([old.id]) == []
-    assert engine.dead_letters.latest(["old"]) == []
+    assert engine.dead_letters.get(job_ids=["old"]) == []
     assert {letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)} == {young.id, still.id}
     assert engine.dead_letters.purge(["pending"], NOW + 1, 10) == 1
     assert engine.dead_letters.count(PENDING) == 0
@@ -295,7 +295,7 @@ def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) 
     assert engine.dead_letters.remove([]) == []
     assert sorted(engine.dead_letters.remove([one.id, two.id, one.id, "nothing"])) == sorted([one.id, two.id])
     assert engine.dead_letters.remove([one.id]) == []
-    assert engine.dead_letters.latest(["one", "two"]) == []
+    assert engine.dead_letters.get(job_ids=["one", "two"]) == []
     assert [letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)] == [stays.id]
     assert engine.dead_letters.count(PENDING) == 1
     assert [tally.count for tally in engine.dead_letters.stats()] == [1]

@@ -27,6 +27,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    insert_unique,
     new_job,
     retry,
     row,
@@ -53,7 +54,7 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
     assert resolved.requeues == 1
     (remark,) = notes_of(resolved.notes)
     assert (remark.at, remark.text, remark.by) == (LATER, "fixed it", "ops")
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert (entry.event, entry.target, entry.detail) == (Trigger.REVIVE, State.PENDING, "requeued from the desk")
     claimed = claim_one(engine, now=LATER)
     assert (claimed.id, claimed.attempt) == ("job", 1)
@@ -63,7 +64,7 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
 def test_the_errors_of_before_stay_in_the_history(engine: Engine) -> None:
     dead_letter = dead(engine)
     engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
-    assert [entry.error_type for entry in engine.queries.history("job")] == ["KeyError", None]
+    assert [entry.error_type for entry in engine.queries.details("job").history] == ["KeyError", None]
 
 
 @pytest.mark.parametrize(("priority", "boost", "expected"), [(95, 10, 100), (-95, -10, -100), (3, 0, 3)])
@@ -102,7 +103,7 @@ def test_a_requeue_for_later_is_scheduled(engine: Engine) -> None:
     dead_letter = dead(engine)
     engine.dead_letters.requeue([RequeueRequest(dead_letter.id, run_at=LATER + SECOND)], now=LATER)
     assert (row(engine).state, row(engine).run_at) == (State.SCHEDULED, LATER + SECOND)
-    assert engine.queries.history("job")[-1].target == State.SCHEDULED
+    assert engine.queries.details("job").history[-1].target == State.SCHEDULED
     assert claim_one(engine, now=LATER + SECOND).id == "job"
 
 
@@ -135,7 +136,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
 def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
     dead(engine)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, by="ops", now=LATER)
-    (resolved,) = engine.dead_letters.latest(["job"])
+    (resolved,) = engine.dead_letters.get(job_ids=["job"])
     assert (resolved.status, resolved.requeues, resolved.resolved_by) == ("requeued", 0, "ops")
     assert fail_again(engine, at=LATER).requeues == 0
 
@@ -162,20 +163,20 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
     engine.insert([new_job("job")], now=NOW)
     settle(engine, retry(claim_one(engine), NOW, message="first"))
     settle(engine, fail(claim_one(engine)))
-    before = engine.queries.history("job")
+    before = engine.queries.details("job").history
     told = timeline(row(engine), before)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     told_so_far = engine.events.last()
     engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], detail="requeued by ann", now=LATER)
     assert types_after(engine, told_so_far) == ["dead.resolved", "job.enqueued"]
-    *kept, again = engine.queries.history("job")
+    *kept, again = engine.queries.details("job").history
     assert [(history_row.at, history_row.event, history_row.version) for history_row in kept] == [
         (history_row.at, history_row.event, history_row.version) for history_row in before
     ]
     assert [error.message for error in errors_of(kept)] == [error.message for error in errors_of(before)]
     assert (again.event, again.source, again.target, again.detail) == ("revive", "failed", "pending", "requeued by ann")
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
-    anew = timeline(row(engine), engine.queries.history("job"))
+    anew = timeline(row(engine), engine.queries.details("job").history)
     assert [entry.event for entry in anew[:-3]] == [entry.event for entry in told]
     assert [entry.event for entry in anew[-3:]] == [Trigger.REVIVE, Trigger.CLAIM, Trigger.SUCCEED]
 
@@ -260,12 +261,12 @@ def test_a_job_with_a_key_is_requeued_like_any_other(engine: Engine) -> None:
     (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert done == Requeued(dead_letter.id, "job", "requeued", 1)
     assert (row(engine).state, row(engine).unique_key) == (State.PENDING, "key")
-    assert [result.id for result in engine.insert_unique([candidate("twin", key="key")], now=LATER)] == ["job"]
+    assert [result.id for result in insert_unique(engine, [candidate("twin", key="key")], now=LATER)] == ["job"]
 
 
 def test_what_waited_for_a_requeued_job_may_have_a_key(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("first"), child("second", unique_key="key")], [Dependency("first", "second", "cancel")], now=NOW
+    engine.insert(
+        [new_job("first"), child("second", unique_key="key")], edges=[Dependency("first", "second", "cancel")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
     assert states(engine) == {"first": State.FAILED, "second": State.CANCELLED}

@@ -85,7 +85,9 @@ def _dead_ones(engine: Engine) -> None:
 
 
 def _requeue(engine: Engine, most: int = 3) -> None:
-    dead_letters = {dead_letter.job_id: dead_letter.id for dead_letter in engine.dead_letters.latest(["there", "gone"])}
+    dead_letters = {
+        dead_letter.job_id: dead_letter.id for dead_letter in engine.dead_letters.get(job_ids=["there", "gone"])
+    }
     engine.dead_letters.requeue(
         [RequeueRequest(dead_letters[job_id], most=most) for job_id in ("there", "gone")], now=LATER
     )

@@ -133,8 +133,10 @@ def test_a_job_that_is_due_is_told_to_be_promoted(engine: Engine) -> None:
 
 
 def test_a_child_is_told_that_all_it_waited_for_has_ended(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("parent"), new_job("child", state=State.WAITING)], [Dependency("parent", "child", "cancel")], now=NOW
+    engine.insert(
+        [new_job("parent"), new_job("child", state=State.WAITING)],
+        edges=[Dependency("parent", "child", "cancel")],
+        now=NOW,
     )
     claimed = claim_one(engine)
     engine.exchange([succeed(claimed)], None, now=NOW, groups=ran(claimed))
@@ -166,7 +168,7 @@ def test_pauses_and_schedules_are_told(engine: Engine) -> None:
 
 def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    [dead_letter] = engine.dead_letters.latest(["job"])
+    [dead_letter] = engine.dead_letters.get(job_ids=["job"])
     engine.dead_letters.resolve([dead_letter.id], "manually_resolved", by="ann", now=NOW)
     resolved = read_events(engine)[-1]
     assert (resolved.type, resolved.job_id) == ("dead.resolved", "job")
@@ -180,8 +182,8 @@ def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: E
     engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
     engine.dead_letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
-    engine.transfer.import_jobs(job_exports)
-    engine.transfer.import_dead_letters(dead_letters)
+    engine.transfer.import_records(job_exports)
+    engine.transfer.import_records(dead_letters)
     assert row(engine).state is State.FAILED
     assert read_events(engine, before) == []
 

@@ -29,7 +29,7 @@ def plant_chain(engine: Engine, *names: str, policy: Policy = "cancel") -> None:
     """Jobs that each wait for the one before."""
     first, *others = names
     edges = [Dependency(one, next_one, policy) for one, next_one in pairwise(names)]
-    engine.insert_graph([new_job(first), *map(child, others)], edges, now=NOW)
+    engine.insert([new_job(first), *map(child, others)], edges=edges, now=NOW)
 
 
 def cancel(engine: Engine, job_id: str) -> list[str]:

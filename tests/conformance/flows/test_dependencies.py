@@ -39,40 +39,42 @@ from tests.support.builders import (
 
 def blocks(engine: Engine, job_id: str) -> dict[str, bool]:
     """Whether each parent of the job still blocks it."""
-    return {edge.parent: edge.blocks for edge in engine.queries.edges([job_id]) if edge.child == job_id}
+    return {edge.parent: edge.blocks for edge in engine.flow_store.edges([job_id]) if edge.child == job_id}
 
 
 def last_entry(engine: Engine, job_id: str) -> HistoryRow:
-    return engine.queries.history(job_id)[-1]
+    return engine.queries.details(job_id).history[-1]
 
 
 # -- storing
 
 
 def test_what_is_planted_waits_and_is_claimed_by_nobody(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("a"), child("b"), child("c")], [Dependency("a", "b"), Dependency("b", "c", "hold")], now=NOW
+    engine.insert(
+        [new_job("a"), child("b"), child("c")], edges=[Dependency("a", "b"), Dependency("b", "c", "hold")], now=NOW
     )
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
-    assert engine.queries.edges(["b"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
-    assert engine.queries.edges(["c", "a", "nowhere"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
-    assert engine.queries.edges([]) == []
+    assert engine.flow_store.edges(["b"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
+    assert engine.flow_store.edges(["c", "a", "nowhere"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
+    assert engine.flow_store.edges([]) == []
     assert [bool(row(engine, name).has_dependencies) for name in "abc"] == [True, True, False]
     assert ids(claim(engine)) == ["a"]
 
 
 def test_bonds_are_told_by_the_order_of_submission_of_child_and_parent(engine: Engine) -> None:
     jobs = [new_job("z"), new_job("a"), child("y"), child("b")]
-    engine.insert_graph(
-        jobs, [Dependency("a", "b"), Dependency("a", "y", "run"), Dependency("z", "b"), Dependency("z", "y")], now=NOW
+    engine.insert(
+        jobs,
+        edges=[Dependency("a", "b"), Dependency("a", "y", "run"), Dependency("z", "b"), Dependency("z", "y")],
+        now=NOW,
     )
-    told = [(edge.parent, edge.child) for edge in engine.queries.edges(["a", "z"])]
+    told = [(edge.parent, edge.child) for edge in engine.flow_store.edges(["a", "z"])]
     assert told == [("z", "y"), ("a", "y"), ("z", "b"), ("a", "b")]
 
 
 def test_a_bond_may_be_to_jobs_that_are_there(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("d", priority=-1)], now=NOW)
-    engine.insert_graph([child("b")], [Dependency("a", "b"), Dependency("b", "d")], now=NOW)
+    engine.insert([child("b")], edges=[Dependency("a", "b"), Dependency("b", "d")], now=NOW)
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "d": State.WAITING}
     assert [bool(row(engine, name).has_dependencies) for name in "abd"] == [True, True, True]
 
@@ -84,7 +86,7 @@ def test_a_child_that_is_there_and_has_not_started_goes_back_to_waiting(engine: 
     else:
         engine.insert([new_job("old", run_at=LATER if state is State.SCHEDULED else NOW)], now=NOW)
     before = row(engine, "old")
-    engine.insert_graph([new_job("a")], [Dependency("a", "old")], now=NOW)
+    engine.insert([new_job("a")], edges=[Dependency("a", "old")], now=NOW)
     after, entry = row(engine, "old"), last_entry(engine, "old")
     assert (after.state, after.version, after.run_at) == (State.WAITING, before.version + 1, before.run_at)
     assert (entry.event, entry.source, entry.target) == (Trigger.UPDATE, state, State.WAITING)
@@ -94,8 +96,8 @@ def test_a_child_that_is_there_and_has_not_started_goes_back_to_waiting(engine: 
 
 
 def test_a_second_plant_gives_a_waiting_child_one_more_parent(engine: Engine) -> None:
-    engine.insert_graph([new_job("a"), child("c")], [Dependency("a", "c")], now=NOW)
-    engine.insert_graph([new_job("b")], [Dependency("b", "c")], now=NOW)
+    engine.insert([new_job("a"), child("c")], edges=[Dependency("a", "c")], now=NOW)
+    engine.insert([new_job("b")], edges=[Dependency("b", "c")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "c").state, blocks(engine, "c")) == (State.WAITING, {"a": False, "b": True})
     settle(engine, succeed(claim_one(engine)))
@@ -117,34 +119,36 @@ def test_a_second_plant_gives_a_waiting_child_one_more_parent(engine: Engine) ->
 def test_what_can_not_be_is_refused_and_nothing_is_stored(engine: Engine, edges: list[Dependency], told: str) -> None:
     settle(engine, succeed(submit_and_claim(engine, "over")))
     plant_chain(engine, "first", "middle", "last")
-    before = engine.queries.find(EVERYTHING, 100).jobs, engine.queries.edges(["first", "middle", "last"])
+    before = engine.queries.find(EVERYTHING, 100).jobs, engine.flow_store.edges(["first", "middle", "last"])
     with pytest.raises(Exception, match=told) as caught:
-        engine.insert_graph([new_job("a"), child("b")], edges, now=NOW)
+        engine.insert([new_job("a"), child("b")], edges=edges, now=NOW)
     assert type(caught.value).__name__ == "InvalidJob"
-    assert (engine.queries.find(EVERYTHING, 100).jobs, engine.queries.edges(["first", "middle", "last"])) == before
-    assert engine.queries.edges(["a", "b", "over"]) == []
+    assert (engine.queries.find(EVERYTHING, 100).jobs, engine.flow_store.edges(["first", "middle", "last"])) == before
+    assert engine.flow_store.edges(["a", "b", "over"]) == []
 
 
 def test_jobs_that_only_meet_again_are_no_circle(engine: Engine) -> None:
     plant_chain(engine, "first", "last")
-    engine.insert_graph(
-        [child("a"), child("b")], [Dependency("first", "a"), Dependency("a", "b"), Dependency("b", "last")], now=NOW
+    engine.insert(
+        [child("a"), child("b")],
+        edges=[Dependency("first", "a"), Dependency("a", "b"), Dependency("b", "last")],
+        now=NOW,
     )
     assert row(engine, "last").state is State.WAITING
 
 
 def test_a_taken_id_is_refused_but_a_repetition_is_not(engine: Engine) -> None:
     jobs, edges = [new_job("a", checksum=1), child("b", checksum=2)], [Dependency("a", "b")]
-    engine.insert_graph(jobs, edges, now=NOW)
+    engine.insert(jobs, edges=edges, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     before = engine.queries.find(EVERYTHING, 9).jobs
-    engine.insert_graph(jobs, edges, now=NOW + SECOND)
+    engine.insert(jobs, edges=edges, now=NOW + SECOND)
     assert engine.queries.find(EVERYTHING, 9).jobs == before
-    assert engine.queries.edges(["a"]) == [Dependency("a", "b", blocks=False)]
+    assert engine.flow_store.edges(["a"]) == [Dependency("a", "b", blocks=False)]
     others = ([new_job("a", checksum=3), child("b", checksum=2)], [*jobs, new_job("c")], [new_job("c"), jobs[0]])
     for taken in others:
         with pytest.raises(Exception, match=r"a|b") as caught:
-            engine.insert_graph(taken, [], now=NOW)
+            engine.insert(taken, all_or_nothing=True, now=NOW)
         assert type(caught.value).__name__ == "DuplicateJob"
     assert engine.queries.find(EVERYTHING, 9).jobs == before
 
@@ -177,10 +181,10 @@ ENDS: dict[str, Callable[[Engine], object]] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_every_end_of_a_parent_is_decided(engine: Engine, end: str, policy: Policy) -> None:
     parent = new_job("parent", max_attempts=1, expires_at=LATER if end == "expired" else None)
-    engine.insert_graph([parent, child("child")], [Dependency("parent", "child", policy)], now=NOW)
+    engine.insert([parent, child("child")], edges=[Dependency("parent", "child", policy)], now=NOW)
     ENDS[end](engine)
     found = row(engine, "child")
-    entries = engine.queries.history("child")
+    entries = engine.queries.details("child").history
     if end == "completed" or policy == "run":
         assert (found.state, found.reason, found.version) == (State.PENDING, None, 2)
         assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.UNBLOCK, "waiting", "pending")
@@ -204,7 +208,7 @@ def test_a_child_can_be_claimed_in_the_exchange_that_ends_its_parent(engine: Eng
 
 def test_a_child_waits_for_the_last_of_its_parents(engine: Engine) -> None:
     jobs = [new_job(name) for name in "abc"]
-    engine.insert_graph([*jobs, child("d")], [Dependency(name, "d") for name in "abc"], now=NOW)
+    engine.insert([*jobs, child("d")], edges=[Dependency(name, "d") for name in "abc"], now=NOW)
     first, *others = [succeed(claimed) for claimed in claim(engine)]
     settle(engine, first)
     assert (row(engine, "d").state, blocks(engine, "d")) == (State.WAITING, {"a": False, "b": True, "c": True})
@@ -213,7 +217,7 @@ def test_a_child_waits_for_the_last_of_its_parents(engine: Engine) -> None:
 
 
 def test_one_of_several_parents_that_fails_is_enough(engine: Engine) -> None:
-    engine.insert_graph([new_job("a"), new_job("b"), child("c")], [Dependency("a", "c"), Dependency("b", "c")], now=NOW)
+    engine.insert([new_job("a"), new_job("b"), child("c")], edges=[Dependency("a", "c"), Dependency("b", "c")], now=NOW)
     one, other = claim(engine)
     settle(engine, fail(one), succeed(other))
     assert (row(engine, "c").state, row(engine, "c").version) == (State.CANCELLED, 2)
@@ -221,7 +225,7 @@ def test_one_of_several_parents_that_fails_is_enough(engine: Engine) -> None:
 
 
 def test_a_child_that_is_not_due_yet_is_scheduled(engine: Engine) -> None:
-    engine.insert_graph([new_job("a"), child("b", run_at=LATER)], [Dependency("a", "b")], now=NOW)
+    engine.insert([new_job("a"), child("b", run_at=LATER)], edges=[Dependency("a", "b")], now=NOW)
     turn = engine.exchange([succeed(claim_one(engine))], want(), now=NOW)
     assert (turn.claims, turn.next_at, row(engine, "b").state) == ([], LATER, State.SCHEDULED)
     assert ids(claim(engine, now=LATER)) == ["b"]
@@ -235,7 +239,7 @@ def test_what_ends_by_the_end_of_another_ends_others(engine: Engine) -> None:
         Dependency("c", "e", "hold"),
         Dependency("a", "d"),
     ]
-    engine.insert_graph([new_job("a"), *map(child, "bcde")], edges, now=NOW)
+    engine.insert([new_job("a"), *map(child, "bcde")], edges=edges, now=NOW)
     settle(engine, fail(claim_one(engine)))
     found = {job.id: (job.state, job.reason) for job in engine.queries.get(["b", "c", "d", "e"])}
     gone = (State.CANCELLED, PARENT_FAILED)
@@ -246,13 +250,13 @@ def test_what_ends_by_the_end_of_another_ends_others(engine: Engine) -> None:
 def test_children_that_are_not_waiting_are_left_alone(engine: Engine) -> None:
     submit_and_claim(engine, "running")
     edges = [Dependency("a", "running"), Dependency("a", "cancelled"), Dependency("a", "promoted")]
-    engine.insert_graph([new_job("a", priority=9), child("cancelled"), child("promoted")], edges, now=NOW)
+    engine.insert([new_job("a", priority=9), child("cancelled"), child("promoted")], edges=edges, now=NOW)
     engine.queries.move(the("cancelled"), Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(the("promoted"), Trigger.PROMOTE_NOW, 1, now=NOW)
     before = [row(engine, name) for name in ("running", "cancelled", "promoted")]
     settle(engine, succeed(claim_one(engine)))
     assert [row(engine, name) for name in ("running", "cancelled", "promoted")] == before
-    assert not any(edge.blocks for edge in engine.queries.edges(["a"]))
+    assert not any(edge.blocks for edge in engine.flow_store.edges(["a"]))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -262,8 +266,8 @@ def test_a_parent_that_has_ended_before_is_decided_at_once(
 ) -> None:
     settle(engine, end(submit_and_claim(engine, "a")))
     jobs: list[NewJob] = [child("b"), child("c", run_at=LATER), child("d")]
-    engine.insert_graph(
-        jobs, [Dependency("a", "b", policy), Dependency("a", "c", policy), Dependency("b", "d")], now=NOW
+    engine.insert(
+        jobs, edges=[Dependency("a", "b", policy), Dependency("a", "c", policy), Dependency("b", "d")], now=NOW
     )
     freed, gone, held = [State.PENDING, State.SCHEDULED], [State.CANCELLED] * 2, [State.WAITING] * 2
     expected = freed if end is succeed or policy == "run" else gone if policy == "cancel" else held
@@ -276,8 +280,8 @@ def test_a_parent_that_has_ended_before_is_decided_at_once(
 
 def test_a_success_waits_for_what_was_added_under_the_job(engine: Engine) -> None:
     claimed = submit_and_claim(engine, "main")
-    engine.insert_graph(
-        [new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW
+    engine.insert(
+        [new_job("part"), child("after")], edges=[Dependency("part", "main"), Dependency("main", "after")], now=NOW
     )
     assert row(engine, "main").state is State.RUNNING
     done = succeed(claimed, at=NOW + SECOND)
@@ -300,8 +304,8 @@ def test_a_success_waits_for_what_was_added_under_the_job(engine: Engine) -> Non
 @pytest.mark.parametrize("first", ["the job", "the part"])
 def test_a_part_that_fails_takes_the_job_with_it_whoever_was_first(engine: Engine, first: str) -> None:
     main = submit_and_claim(engine, "main")
-    engine.insert_graph(
-        [new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW
+    engine.insert(
+        [new_job("part"), child("after")], edges=[Dependency("part", "main"), Dependency("main", "after")], now=NOW
     )
     part = claim_one(engine)
     for outcome in [succeed(main), fail(part)] if first == "the job" else [fail(part), succeed(main)]:
@@ -314,7 +318,7 @@ def test_a_part_that_fails_takes_the_job_with_it_whoever_was_first(engine: Engin
 
 def test_a_part_that_ended_well_before_the_job_did_delays_nothing(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.insert_graph([new_job("part")], [Dependency("part", "main")], now=NOW)
+    engine.insert([new_job("part")], edges=[Dependency("part", "main")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     settle(engine, succeed(main))
     assert states(engine) == dict.fromkeys(("main", "part"), State.COMPLETED)
@@ -322,7 +326,7 @@ def test_a_part_that_ended_well_before_the_job_did_delays_nothing(engine: Engine
 
 def test_a_retry_of_a_job_with_parts_runs_again_and_then_waits(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.insert_graph([new_job("part", queue="other")], [Dependency("part", "main")], now=NOW)
+    engine.insert([new_job("part", queue="other")], edges=[Dependency("part", "main")], now=NOW)
     settle(engine, retry(main, NOW))
     (again,) = engine.exchange([], only("default"), now=NOW).claims
     settle(engine, succeed(again))
@@ -355,7 +359,7 @@ def test_a_refused_success_leaves_nothing_behind(engine: Engine) -> None:
     engine.queries.move(the("main"), Trigger.CANCEL, 1, now=NOW)
     outcome = spawning(main, [new_job("x")], [Dependency("x", "main")])
     assert settle(engine, outcome) == [outcome]
-    assert (states(engine), engine.queries.edges(["main"])) == ({"main": State.CANCELLED}, [])
+    assert (states(engine), engine.flow_store.edges(["main"])) == ({"main": State.CANCELLED}, [])
 
 
 # -- at size
@@ -364,7 +368,7 @@ def test_a_refused_success_leaves_nothing_behind(engine: Engine) -> None:
 @pytest.mark.slow
 def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
     names = [f"p{number}" for number in range(10_000)]
-    engine.insert_graph([*map(new_job, names), child("last")], [Dependency(name, "last") for name in names], now=NOW)
+    engine.insert([*map(new_job, names), child("last")], edges=[Dependency(name, "last") for name in names], now=NOW)
     done: list[Outcome] = []
     for _ in range(4):
         assert row(engine, "last").state is State.WAITING
@@ -376,7 +380,7 @@ def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
         assert answer.next_at == NOW
         answer = engine.exchange([], want(), now=NOW)
     assert ids(answer.claims) == ["last"]
-    assert len(engine.queries.edges(["last"])) == 10_000
+    assert len(engine.flow_store.edges(["last"])) == 10_000
 
 
 @pytest.mark.slow
@@ -384,7 +388,7 @@ def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
 def test_ten_thousand_children_of_one_parent(engine: Engine, end: Callable[[Any], Outcome]) -> None:
     names = [f"c{number}" for number in range(10_000)]
     edges = [*(Dependency("first", name) for name in names), *(Dependency(name, "last") for name in names)]
-    engine.insert_graph([new_job("first"), *map(child, names), child("last")], edges, now=NOW)
+    engine.insert([new_job("first"), *map(child, names), child("last")], edges=edges, now=NOW)
     settle(engine, end(claim_one(engine)))
     target = State.PENDING if end is succeed else State.CANCELLED
     assert {job.state for job in engine.queries.get(names)} == {target}

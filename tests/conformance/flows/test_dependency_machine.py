@@ -63,7 +63,7 @@ class FamilyMachine(RuleBasedStateMachine):
             jobs.append(new_job(name, state=State.WAITING if parents else None, flow="f", max_attempts=2))
             edges += [Dependency(parent, name, policy) for parent, policy in parents.items()]
             self.family.add(name, parents, 2)
-        self.engine.insert_graph(jobs, edges, FlowRow("f", "family", NOW), now=self.now)
+        self.engine.insert(jobs, edges=edges, flow=FlowRow("f", "family", NOW), now=self.now)
         self.family.settle_down()
 
     @rule(pick=PICK, after=st.none() | PICK, policy=POLICY)
@@ -79,9 +79,9 @@ class FamilyMachine(RuleBasedStateMachine):
         ended = self.family.members[elder].state in FINAL
         if ended or others.keys() & {elder, *self.family.descendants(elder)}:
             with pytest.raises(InvalidJob):
-                self.engine.insert_graph([job], edges, now=self.now)
+                self.engine.insert([job], edges=edges, now=self.now)
             return
-        self.engine.insert_graph([job], edges, now=self.now)
+        self.engine.insert([job], edges=edges, now=self.now)
         self.family.add(name, others)
         self.family.add_under(elder, {name: policy})
         self.family.settle_down()
@@ -192,14 +192,14 @@ class FamilyMachine(RuleBasedStateMachine):
     @invariant()
     def bonds_are_what_the_model_says(self) -> None:
         edges = {
-            (edge.parent, edge.child, edge.policy) for edge in self.engine.queries.edges(list(self.family.members))
+            (edge.parent, edge.child, edge.policy) for edge in self.engine.flow_store.edges(list(self.family.members))
         }
         assert edges == {(p, m.id, tie.policy) for m in self.family.members.values() for p, tie in m.ties.items()}
 
     @invariant()
     def the_flow_counts_its_jobs(self) -> None:
         members = [row for row in rows(self.engine).values() if row.flow == "f"]
-        tallies = self.engine.queries.flows(10)
+        tallies = self.engine.flow_store.flows(10)
         assert sum(sum(tally.jobs.values()) for tally in tallies) == len(members)
         assert len(tallies) == (1 if members else 0)
 

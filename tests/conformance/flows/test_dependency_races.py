@@ -25,12 +25,14 @@ def test_of_parents_that_end_at_one_moment_one_is_the_last(engines: list[Engine]
         parents = [f"p{turn}-{n}" for n in range(len(engines))]
         child = f"c{turn}"
         jobs = [*map(new_job, parents), new_job(child, state=State.WAITING)]
-        engines[0].insert_graph(jobs, [Dependency(parent, child) for parent in parents], now=NOW)
+        engines[0].insert(jobs, edges=[Dependency(parent, child) for parent in parents], now=NOW)
         claims = claim(engines[0])
         assert {found.id for found in claims} == set(parents)
         together(len(engines), lambda n: settle(engines[n], succeed(claims[n])))  # noqa: B023
         assert claim_one(engines[0]).id == child
-        assert len([entry for entry in engines[0].queries.history(child) if entry.event == Trigger.UNBLOCK]) == 1
+        assert (
+            len([entry for entry in engines[0].queries.details(child).history if entry.event == Trigger.UNBLOCK]) == 1
+        )
 
 
 def test_a_child_that_is_added_while_its_parent_ends_is_never_forgotten(engines: list[Engine]) -> None:
@@ -43,7 +45,7 @@ def test_a_child_that_is_added_while_its_parent_ends_is_never_forgotten(engines:
             if n == 0:
                 return settle(engines[0], succeed(held))  # noqa: B023
             child = new_job(f"c{turn}-{n}", state=State.WAITING)
-            engines[n].insert_graph([child], [Dependency(parent, child.id)], now=NOW)
+            engines[n].insert([child], edges=[Dependency(parent, child.id)], now=NOW)
             return None
 
         together(len(engines), act)
@@ -56,7 +58,7 @@ def test_a_job_and_the_last_one_that_it_waits_for_end_at_one_moment(engines: lis
         outer, inner = f"outer{turn}", f"inner{turn}"
         engines[0].insert([new_job(outer)], now=NOW)
         held = claim_one(engines[0])
-        engines[0].insert_graph([new_job(inner)], [Dependency(inner, outer)], now=NOW)
+        engines[0].insert([new_job(inner)], edges=[Dependency(inner, outer)], now=NOW)
         claims = [held, claim_one(engines[0])]
         together(2, lambda n: settle(engines[n], succeed(claims[n])))  # noqa: B023
         assert states(engines[0])[outer] is states(engines[0])[inner] is State.COMPLETED
@@ -66,7 +68,7 @@ def test_a_parent_and_an_operator_agree_on_the_end_of_a_child(engines: list[Engi
     for turn in range(ROUNDS):
         parent, child, grandchild = f"p{turn}", f"c{turn}", f"g{turn}"
         jobs = [new_job(parent), new_job(child, state=State.WAITING), new_job(grandchild, state=State.WAITING)]
-        engines[0].insert_graph(jobs, [Dependency(parent, child), Dependency(child, grandchild)], now=NOW)
+        engines[0].insert(jobs, edges=[Dependency(parent, child), Dependency(child, grandchild)], now=NOW)
         held = claim_one(engines[0])
 
         def act(n: int, child: str = child) -> object:
@@ -77,5 +79,5 @@ def test_a_parent_and_an_operator_agree_on_the_end_of_a_child(engines: list[Engi
         together(2, act)
         assert states(engines[0])[grandchild] is State.CANCELLED
         assert row(engines[0], child).state is State.CANCELLED
-        ends = [entry for entry in engines[0].queries.history(child) if entry.target == State.CANCELLED]
+        ends = [entry for entry in engines[0].queries.details(child).history if entry.target == State.CANCELLED]
         assert len(ends) == 1

@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE
 def held_family(engine: Engine) -> dict[str, Claim]:
     """Four that `sum` waits for, all claimed; one of them is settled, so the engine expects more of the kind."""
     parents = ("a", "b", "c", "d")
-    engine.insert_graph([*map(new_job, parents), child("sum")], [Dependency(name, "sum") for name in parents], now=NOW)
+    engine.insert([*map(new_job, parents), child("sum")], edges=[Dependency(name, "sum") for name in parents], now=NOW)
     held = {found.id: found for found in claim(engine)}
     assert settle(engine, succeed(held.pop("a"))) == []
     return held
@@ -34,12 +34,12 @@ def test_the_last_of_many_lets_the_child_run(engine: Engine) -> None:
     assert states(engine)["sum"] is State.WAITING
     assert settle(engine, succeed(held["d"]), succeed(held["c"])) == []
     assert claim_one(engine).id == "sum"
-    assert [entry.event for entry in engine.queries.history("sum")] == [Trigger.UNBLOCK]
+    assert [entry.event for entry in engine.queries.details("sum").history] == [Trigger.UNBLOCK]
 
 
 def test_one_that_got_something_to_wait_for_waits_and_those_beside_it_do_not(engine: Engine) -> None:
     held = held_family(engine)
-    engine.insert_graph([new_job("inner")], [Dependency("inner", "b")], now=NOW)
+    engine.insert([new_job("inner")], edges=[Dependency("inner", "b")], now=NOW)
     assert settle(engine, succeed(held["b"]), succeed(held["c"]), succeed(held["d"])) == []
     assert [states(engine)[name] for name in "bcd"] == [State.WAITING, State.COMPLETED, State.COMPLETED]
     assert [row(engine, name).version for name in "bcd"] == [held[name].version + 1 for name in "bcd"]
@@ -52,7 +52,7 @@ def test_one_that_got_something_to_wait_for_waits_and_those_beside_it_do_not(eng
 def test_turns_after_one_that_had_to_wait_are_right_as_well(engine: Engine) -> None:
     held = held_family(engine)
     for number, name in enumerate("bcd"):
-        engine.insert_graph([new_job(f"inner{number}")], [Dependency(f"inner{number}", name)], now=NOW)
+        engine.insert([new_job(f"inner{number}")], edges=[Dependency(f"inner{number}", name)], now=NOW)
         assert settle(engine, succeed(held[name])) == []
         assert states(engine)[name] is State.WAITING
         assert settle(engine, succeed(claim_one(engine))) == []
@@ -92,7 +92,7 @@ def test_a_success_sees_what_was_added_while_it_waited_for_the_lock(store: Store
     engine = store.open()
     held = held_family(engine)
     with psycopg.connect(servers._without(store.address, "schema")) as borrowed:
-        engine.joined(borrowed).insert_graph([new_job("inner")], [Dependency("inner", "b")])
+        engine.joined(borrowed).insert([new_job("inner")], edges=[Dependency("inner", "b")])
         settling = threading.Thread(target=settle, args=(engine, succeed(held["b"]), succeed(held["c"])))
         settling.start()
         wait_until_blocked(store.address, borrowed.info.backend_pid)

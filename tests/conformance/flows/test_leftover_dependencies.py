@@ -50,8 +50,8 @@ def test_others_of_the_turn_are_settled_though_one_of_them_gets_a_child_by_it(en
 
 
 def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
-    engine.insert_graph(
-        [new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], [Dependency("a", "q")], now=NOW
+    engine.insert(
+        [new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], edges=[Dependency("a", "q")], now=NOW
     )
     held = {found.id: found for found in claim(engine)}
     jobs = [new_job(name, state=State.WAITING) for name in ("s", "t")]
@@ -92,8 +92,8 @@ def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
     (folder / "target").mkdir()
     with ExitStack() as at_end:
         target = StoreUnderTest(elsewhere, folder / "target", at_end).open()
-        target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
-        target.transfer.import_edges(engine.queries.edges(["a", "left"]))
+        target.transfer.import_records(engine.transfer.export_jobs(0, 10))
+        target.transfer.import_records(engine.flow_store.edges(["a", "left"]))
         [left] = claim(target, now=NOW + 2 * HOUR)
         settle(target, succeed(left), now=NOW + 2 * HOUR)
         assert row(target, "a").state is State.COMPLETED
@@ -103,9 +103,9 @@ def test_a_parent_that_was_lost_before_the_job_waits_counts_all_the_same(engine:
     """A child of a running job fails, the job retries, and then is given another child: nobody else would tell it."""
     engine.insert([new_job("a")], now=NOW)
     held = claim_one(engine)
-    engine.insert_graph([new_job("first")], [Dependency("first", "a")], now=NOW)
+    engine.insert([new_job("first")], edges=[Dependency("first", "a")], now=NOW)
     settle(engine, fail(claim_one(engine)))
     again = Outcome(held.id, held.version, Trigger.RETRY, State.RETRYING, NOW, run_at=NOW + HOUR, reason="error")
     settle(engine, again)
-    engine.insert_graph([new_job("second")], [Dependency("second", "a")], now=NOW)
+    engine.insert([new_job("second")], edges=[Dependency("second", "a")], now=NOW)
     assert states(engine)["a"] is State.CANCELLED

@@ -12,7 +12,7 @@ import pytest
 from headrace.core.jobs.records import Filter, NewJob
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.jobs.unique_rules import Act, Kind, UniqueCondition, UniqueInsert, UniqueResult, UniqueRule
+from headrace.core.jobs.unique_rules import Act, InsertResult, Kind, UniqueCondition, UniqueInsert, UniqueRule
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, StoreMoved
@@ -38,6 +38,9 @@ from tests.support.builders import (
     succeed,
     together,
 )
+from tests.support.builders import (
+    insert_unique as insert_batch,
+)
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
@@ -57,9 +60,9 @@ ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?"
 def insert_unique(
     engine: Engine, *candidates: UniqueInsert, all_or_nothing: bool = False, now: int = NOW
 ) -> list[tuple[str, str]]:
-    return [
-        (result.kind, result.id) for result in engine.insert_unique(candidates, all_or_nothing=all_or_nothing, now=now)
-    ]
+    jobs, rules = [candidate.job for candidate in candidates], [candidate.rule for candidate in candidates]
+    results = engine.insert(jobs, unique=rules, all_or_nothing=all_or_nothing, now=now)
+    return [(result.kind, result.id) for result in results]
 
 
 def found(engine: Engine, **which: Any) -> list[str]:
@@ -84,8 +87,8 @@ def test_jobs_with_keys_of_their_own_are_all_new(engine: Engine, size: int, all_
 
 
 def test_to_admit_nothing_is_no_error(engine: Engine) -> None:
-    assert engine.insert_unique([], now=NOW) == []
-    assert engine.insert_unique([], all_or_nothing=True, now=NOW) == []
+    assert insert_batch(engine, [], now=NOW) == []
+    assert insert_batch(engine, [], all_or_nothing=True, now=NOW) == []
 
 
 @pytest.mark.parametrize("rule", [None, UniqueRule(ANYWHERE)], ids=["no rule", "rule"])
@@ -108,12 +111,12 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule
         version=NOW,
         unique_key="key",
     )
-    assert engine.insert_unique([UniqueInsert(job, rule)], now=NOW) == [UniqueResult("new", "job")]
+    assert insert_batch(engine, [UniqueInsert(job, rule)], now=NOW) == [InsertResult("new", "job")]
     stored = msgspec.structs.asdict(row(engine))
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     assert found(engine, tag="y") == found(engine, queue="mail") == ["job"]
     assert [queue.name for queue in engine.queries.queues()] == ["mail"]
-    assert engine.queries.history("job") == []
+    assert engine.queries.details("job").history == []
 
 
 def test_jobs_without_a_key_are_never_duplicates(engine: Engine) -> None:
@@ -161,7 +164,7 @@ def test_a_job_without_a_rule_is_stored_whatever_has_its_key(engine: Engine) -> 
     assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("new", "b")]
     assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("taken", "b")]
     with pytest.raises(DuplicateJob, match="b"):
-        engine.insert_unique([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], all_or_nothing=True, now=NOW)
+        insert_batch(engine, [UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], all_or_nothing=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -177,7 +180,7 @@ def test_a_job_that_was_only_inserted_has_its_key_as_well(engine: Engine) -> Non
 @every_act
 def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state: State) -> None:
     bring(engine, state, "there", unique_key="key", payload='["old"]')
-    before, filed = row(engine, "there"), engine.queries.history("there")
+    before, filed = row(engine, "there"), engine.queries.details("there").history
     new = candidate("new", act, where=(UniqueCondition((state,)),), queue="elsewhere", payload='["new"]')
     updates = act in ("replace", "reschedule")
     kind = "existing" if updates and state not in NOT_STARTED else KINDS[act]
@@ -185,16 +188,16 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
     assert list(rows(engine)) == ["there"], "the new one is not stored"
     if kind in ("existing", "refused"):
         assert row(engine, "there") == before
-        assert engine.queries.history("there") == filed
+        assert engine.queries.details("there").history == filed
         assert [queue.name for queue in engine.queries.queues()] == ["default"]
     else:
         after = row(engine, "there")
         assert after.payload == ('["new"]' if act == "replace" else '["old"]')
         assert after.queue == ("elsewhere" if act == "replace" else "default")
         assert (after.version, after.run_at) == (before.version + 1, NOW)
-        entry = engine.queries.history("there")[-1]
+        entry = engine.queries.details("there").history[-1]
         assert (entry.event, entry.at, entry.source, entry.target) == (Trigger.UPDATE, NOW + SECOND, state, after.state)
-        assert len(engine.queries.history("there")) == len(filed) + 1
+        assert len(engine.queries.details("there").history) == len(filed) + 1
 
 
 @pytest.mark.parametrize("state", sorted(State))
@@ -345,7 +348,7 @@ def test_a_key_survives_the_engine(store: StoreUnderTest) -> None:
 def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> None:
     insert_unique(engine, candidate("a"), UniqueInsert(new_job("b")))
     assert [job_export.job.unique_key for job_export in engine.transfer.export_jobs(0, 10)] == ["key", None]
-    target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
+    target.transfer.import_records(engine.transfer.export_jobs(0, 10))
     assert {job_id: job.unique_key for job_id, job in rows(target).items()} == {"a": "key", "b": None}
     assert insert_unique(target, candidate("c"), candidate("d", "replace", payload="[1]")) == [
         ("existing", "a"),
@@ -364,7 +367,7 @@ def test_a_taken_id_is_told_before_anything_else(engine: Engine, act: Act, key: 
     before = rows(engine)
     assert insert_unique(engine, candidate("a", act, key=key, payload='["new"]')) == [("taken", "a")]
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique([candidate("c", key="c"), candidate("a", act, key=key)], all_or_nothing=True, now=NOW)
+        insert_batch(engine, [candidate("c", key="c"), candidate("a", act, key=key)], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == before
 
@@ -496,10 +499,10 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
     ]
     batch.insert(place, candidate("d", "refuse"))
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique(batch, all_or_nothing=True, now=NOW)
+        insert_batch(engine, batch, all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "there"
     assert rows(engine) == before
-    assert engine.queries.history("mine") == []
+    assert engine.queries.details("mine").history == []
     assert (found(engine, tag="t"), found(engine, tag="old")) == ([], ["mine"])
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
     assert [kind for kind, _ in insert_unique(engine, *batch)].count("refused") == 1
@@ -507,7 +510,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
 
 def test_whole_refuses_a_duplicate_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
-        engine.insert_unique([candidate("a", "refuse"), candidate("b", "refuse")], all_or_nothing=True, now=NOW)
+        insert_batch(engine, [candidate("a", "refuse"), candidate("b", "refuse")], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == {}
 
@@ -712,7 +715,7 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
     engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-            producer.insert_unique([new], all_or_nothing=all_or_nothing, now=NOW)
+            insert_batch(producer, [new], all_or_nothing=all_or_nothing, now=NOW)
     assert rows(engine) == before
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
     engine.transfer.set_status(StoreStatus("arriving", "redis://elsewhere/0", NOW))
@@ -753,7 +756,7 @@ def test_amendments_at_once_are_all_counted(store: StoreUnderTest, act: Act) -> 
     assert sorted(kinds) == sorted(["new"] + [KINDS[act]] * 79)
     (only_one,) = rows(engines[0]).values()
     assert only_one.version == 80
-    assert [entry.version for entry in engines[0].queries.history(only_one.id)] == list(range(2, 81))
+    assert [entry.version for entry in engines[0].queries.details(only_one.id).history] == list(range(2, 81))
 
 
 def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: StoreUnderTest) -> None:

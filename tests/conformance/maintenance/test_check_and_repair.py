@@ -48,7 +48,7 @@ def busy_store(engine: Engine) -> None:
     settle(engine, succeed(claim_one(engine)), retry(claim_one(engine), NOW + 9), fail(claim_one(engine)))
     claim_one(engine)
     family = [new_job("parent", flow="f1"), new_job("child", state=State.WAITING, flow="f1")]
-    engine.insert_graph(family, [Dependency("parent", "child")], FlowRow("f1", "flow", NOW), now=NOW)
+    engine.insert(family, edges=[Dependency("parent", "child")], flow=FlowRow("f1", "flow", NOW), now=NOW)
 
 
 # -- finding
@@ -100,14 +100,14 @@ def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what
 
 def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engine: Engine) -> None:
     busy_store(engine)
-    engine.transfer.import_flows([FlowRow("empty", "empty", NOW)])
+    engine.transfer.import_records([FlowRow("empty", "empty", NOW)])
     engine.transfer.set_status(StoreStatus("arriving", "elsewhere", NOW))
     assert "orphan_flows" not in found(engine)
     assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}
     engine.transfer.set_status(None)
     assert found(engine) == {"orphan_flows": 1}
     assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 1}
-    assert [tally.flow.id for tally in engine.queries.flows(10)] == ["f1"]
+    assert [tally.flow.id for tally in engine.flow_store.flows(10)] == ["f1"]
 
 
 def test_a_repair_takes_no_more_than_it_is_told(store: StoreUnderTest) -> None:
@@ -140,7 +140,7 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert found(engine) == {}
     job = row(engine, "bad")
     assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
-    [dead_letter] = engine.dead_letters.latest(["bad"])
+    [dead_letter] = engine.dead_letters.get(job_ids=["bad"])
     assert (dead_letter.reason, dead_letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
     assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
@@ -199,7 +199,7 @@ def test_a_job_that_an_index_has_lost_is_put_back(store: StoreUnderTest, index: 
     assert found(engine).get("unindexed", 0) >= 1
     assert engine.maintenance.repair(["unindexed"], 100, NOW)["unindexed"] >= 1
     assert found(engine) == {}
-    assert engine.queries.count(Filter()) == 9
+    assert engine.queries.count(Filter()).jobs == 9
 
 
 # -- workers
@@ -248,7 +248,7 @@ def _cap(engine: Engine, what: RecordKind, most: int, limit: int = 1000) -> int:
 def test_a_log_that_is_too_long_keeps_its_start_its_end_and_its_errors(engine: Engine) -> None:
     _log(engine, 100, errors=frozenset({20, 21, 95}))
     assert _cap(engine, "logs", 40) == 60
-    left = [int(line.message) for line in engine.queries.logs("job")]
+    left = [int(line.message) for line in engine.queries.details("job").logs]
     # Ten at the start; of the rest half for the newest and for those before them, oldest first, but errors last.
     assert left == [*range(10), 20, 21, *range(72, 100)]
     assert _cap(engine, "logs", 40) == 0
@@ -257,7 +257,7 @@ def test_a_log_that_is_too_long_keeps_its_start_its_end_and_its_errors(engine: E
 def test_errors_go_as_well_when_there_is_nothing_else(engine: Engine) -> None:
     _log(engine, 60, errors=frozenset(range(60)))
     assert _cap(engine, "logs", 20) == 40
-    assert [int(line.message) for line in engine.queries.logs("job")] == [*range(10), *range(50, 60)]
+    assert [int(line.message) for line in engine.queries.details("job").logs] == [*range(10), *range(50, 60)]
 
 
 def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Engine) -> None:
@@ -265,10 +265,10 @@ def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Eng
     for n in range(25):
         settle(engine, retry(claim_one(engine, now=NOW), NOW, message=f"error {n}"))
         engine.queries.update("job", JobUpdate(priority=n % 5), now=NOW)
-    before = len(engine.queries.history("job"))
+    before = len(engine.queries.details("job").history)
     assert before == 50
     assert _cap(engine, "history", 40) == before - 40
-    left = engine.queries.history("job")
+    left = engine.queries.details("job").history
     assert len(left) == 40
     assert left[0].event == "retry"
     assert sum(entry.error_type is not None for entry in left) == 25
@@ -277,7 +277,7 @@ def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Eng
 def test_what_is_short_enough_is_left_alone(engine: Engine) -> None:
     _log(engine, 40)
     assert _cap(engine, "logs", 40) == 0
-    assert len(engine.queries.logs("job")) == 40
+    assert len(engine.queries.details("job").logs) == 40
 
 
 def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine) -> None:
@@ -287,18 +287,18 @@ def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine
         assert isinstance(done, TrimResult)
         after = done.reached
     after = done.reached
-    assert len(engine.queries.logs("job")) == 30
+    assert len(engine.queries.details("job").logs) == 30
     claimed = submit_and_claim(engine, "second")
     engine.exchange([], None, [JobNote(claimed.id, claimed.version, NOW, level="info", message="x")] * 35, now=NOW)
     while engine.maintenance.trim_history("logs", 30, after, 1000).more:
         pass
-    assert len(engine.queries.logs("second")) == 30
+    assert len(engine.queries.details("second").logs) == 30
 
 
 def test_a_very_long_log_is_shortened_in_pieces(engine: Engine) -> None:
     _log(engine, 5000)
     assert _cap(engine, "logs", 100) == 4900
-    left = [int(line.message) for line in engine.queries.logs("job")]
+    left = [int(line.message) for line in engine.queries.details("job").logs]
     assert left == [*range(10), *range(4910, 5000)]
 
 
@@ -325,7 +325,7 @@ def test_a_cleared_store_is_as_good_as_a_new_one(engine: Engine) -> None:
     engine.schedule_store.put(schedule(), new=True)
     engine.queries.pause_queue("q1", True)
     engine.maintenance.clear()
-    assert (states(engine), engine.queries.queues(), engine.queries.workers(), engine.queries.flows(10)) == (
+    assert (states(engine), engine.queries.queues(), engine.queries.workers(), engine.flow_store.flows(10)) == (
         {},
         [],
         [],

@@ -93,7 +93,7 @@ def test_jobs_leave_the_rest_when_their_partition_can_be_made(
     assert sorted(engine.archive.failures()) == [partition_of(earlier, "weekly"), partition_of(now, "weekly")]
     engine.archive.prepare(now, "weekly")
     assert engine.archive.failures() == []  # each is told once
-    assert engine.facts()["partitions_missing"] == 1
+    assert engine.maintenance.facts()["partitions_missing"] == 1
     db.execute(f"DROP VIEW {table(engine, earlier)}")
     assert engine.archive.prepare(now, "weekly") == [partition_of(earlier, "weekly")]
     assert {part.name: part.jobs for part in engine.archive.partitions() if part.jobs} == {
@@ -103,7 +103,7 @@ def test_jobs_leave_the_rest_when_their_partition_can_be_made(
     db.execute(f"DROP VIEW {table(engine, now)}")
     engine.archive.prepare(now, "weekly")
     assert "default" not in {part.name for part in engine.archive.partitions()}
-    assert engine.facts()["partitions_missing"] == 0
+    assert engine.maintenance.facts()["partitions_missing"] == 0
     indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND tablename = %s"
     names = [table(engine, now).rpartition(".")[2], "headrace_archive_default"]
     assert len({db.execute(indexes, [engine.address.schema, name]).fetchall()[0] for name in names}) == 1

@@ -116,7 +116,7 @@ def test_a_schedule_does_not_fire(door: Door) -> None:
 def test_a_plant_is_refused_for_what_it_is(door: Door) -> None:
     jobs, edges = [new_job("parent"), child("one")], [Dependency("parent", "one")]
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-        door.close_behind(lambda engine: engine.insert_graph(jobs, edges, now=NOW))
+        door.close_behind(lambda engine: engine.insert(jobs, edges=edges, now=NOW))
     assert states(door.engine).keys() == {"known", "a caller's"}
 
 
@@ -147,7 +147,7 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, operator = store.open(), store.open()
-    operator.queries.set_queue_rules("default", QueueRules(concurrency=3))
+    operator.rule_store.set_rules("default", QueueRules(concurrency=3))
     worker.insert([new_job("job")], now=NOW)
     take = settle_and_claim.claim_limited
 

@@ -113,7 +113,7 @@ def test_a_claim_that_passes_over_locked_jobs_is_made_again_soon(
     store: StoreUnderTest, engine: PostgresEngine, rules: QueueRules
 ) -> None:
     """Nobody rings when somebody who had locked a job leaves it as it was."""
-    engine.queries.set_queue_rules("default", rules)
+    engine.rule_store.set_rules("default", rules)
     with holding(store, engine, "a"):
         answer = engine.exchange([], want(10), now=NOW)
         assert sorted(job.id for job in answer.claims) == ["middle", "z"]

@@ -84,7 +84,7 @@ def live(engine: PostgresEngine) -> None:
     engine.reap(10, now=NOW + LEASE + 1)
     engine.unregister_worker("w1")
     engine.maintenance.inspect(NOW)
-    engine.facts()
+    engine.maintenance.facts()
 
 
 def test_nothing_is_set_for_a_session(engine: PostgresEngine, store: StoreUnderTest, open_engine: Open) -> None:
@@ -216,5 +216,5 @@ def test_a_worker_behind_a_pooler_takes_up_work_and_its_client_sees_the_end(
 def test_an_operator_is_told_how_workers_are_woken(
     engine: PostgresEngine, store: StoreUnderTest, open_engine: Open
 ) -> None:
-    assert engine.facts()["wake_up"] == "poll every 0.05 s"
-    assert open_engine(store.address).facts()["wake_up"] == "LISTEN"
+    assert engine.maintenance.facts()["wake_up"] == "poll every 0.05 s"
+    assert open_engine(store.address).maintenance.facts()["wake_up"] == "LISTEN"

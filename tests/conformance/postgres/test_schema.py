@@ -16,7 +16,16 @@ from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.shared.sql_files import Migration
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests.support import servers
-from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, want
+from tests.support.builders import (
+    EVERYTHING,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    states,
+    want,
+)
 from tests.support.engines import KINDS
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
@@ -80,10 +89,10 @@ def test_a_schema_and_its_tables_are_made_by_their_first_use(
     url: str, open_engine: Open, db: psycopg.Connection[Any]
 ) -> None:
     engine = open_engine(url)
-    assert engine.schema() == (0, schema.CURRENT)
+    assert engine.maintenance.schema() == (0, schema.CURRENT)
     assert tables(db, url) == {}
     engine.insert([new_job("job")], now=NOW)
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
     assert ids(claim(engine)) == ["job"]
 
 
@@ -97,16 +106,16 @@ def test_a_fresh_schema_is_made_ready_even_where_migrations_are_by_hand(url: str
 def test_any_operation_may_be_the_first(url: str, open_engine: Open, first: str) -> None:
     engine = open_engine(url)
     acts: dict[str, Callable[[], object]] = {
-        "desk": lambda: engine.queries.count(EVERYTHING),
+        "desk": lambda: engine.queries.count(EVERYTHING).jobs,
         "bell": lambda: engine.listen("work").close(),
         "reap": lambda: engine.reap(1, now=NOW),
         "sign off": lambda: engine.unregister_worker("w1"),
         "ring": lambda: engine.ring("work"),
-        "facts": engine.facts,
+        "facts": engine.maintenance.facts,
         "check": engine.maintenance.inspect,
     }
     acts[first]()
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
 def test_many_processes_may_start_on_an_empty_schema_at_once(url: str, open_engine: Open) -> None:
@@ -115,7 +124,7 @@ def test_many_processes_may_start_on_an_empty_schema_at_once(url: str, open_engi
             engine = PostgresEngine(url)
             pipe.send("ready")
             pipe.recv()
-            stored = engine.insert([new_job(f"j{number}")], now=NOW)
+            stored = kinds(engine.insert([new_job(f"j{number}")], now=NOW))
             engine.close()
             return stored
 
@@ -128,7 +137,7 @@ def test_many_processes_may_start_on_an_empty_schema_at_once(url: str, open_engi
     answers = [child.hear() for child in children]
     for child in children:
         child.end()
-    assert answers == [[True]] * 8
+    assert answers == [["new"]] * 8
     assert sorted(states(open_engine(url))) == sorted(f"j{number}" for number in range(8))
 
 
@@ -147,7 +156,7 @@ def test_who_comes_while_another_migrates_waits_for_it(
     first.close()
     second.join(PATIENCE)
     assert made == [[]]
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
 # -- migrate
@@ -179,7 +188,7 @@ def test_older_tables_are_brought_up_to_date_without_a_time_limit_and_keep_their
     with_migration(monkeypatch, f"SET LOCAL search_path = {name_in(older)}; {NEXT}")
     engine = open_engine(older)
     assert ids(claim(engine)) == ["job"]
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
     assert db.execute(f"SELECT time_limit FROM {name_in(older)}.headrace_tags_next").fetchone() == ("0",)
 
 
@@ -196,7 +205,7 @@ def test_older_tables_are_refused_where_migrations_are_by_hand(
     assert str(urlsplit(older).password) not in str(caught.value)
     assert tables(db, older) == before
     assert engine.migrate() == [f"{schema.CURRENT:04d}_next"]
-    assert engine.insert([new_job("other")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("other")], now=NOW)) == ["new"]
 
 
 def test_newer_tables_are_refused_in_words_and_left_untouched(
@@ -208,7 +217,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
     acts: list[Callable[[], object]] = [
         lambda: engine.insert([new_job("other")], now=NOW),
         lambda: claim(engine),
-        lambda: engine.queries.count(EVERYTHING),
+        lambda: engine.queries.count(EVERYTHING).jobs,
         lambda: engine.reap(1, now=NOW),
         engine.migrate,
         lambda: engine.listen("work"),
@@ -217,7 +226,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
         with pytest.raises(SchemaMismatch, match="Upgrade headrace here; nothing was changed") as caught:
             act()
         assert f"of version {schema.CURRENT + 7}, written by a newer headrace" in str(caught.value)
-    assert engine.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
     assert tables(db, older) == before
 
 
@@ -227,7 +236,7 @@ def test_tables_of_before_the_first_release_are_refused_with_what_to_do(
     db.execute(f"UPDATE {name_in(older)}.headrace_schema SET name = 'foundation'")
     before = tables(db, older)
     engine = open_engine(older)
-    acts: list[Callable[[], object]] = [engine.migrate, lambda: claim(engine), engine.facts]
+    acts: list[Callable[[], object]] = [engine.migrate, lambda: claim(engine), engine.maintenance.facts]
     for act in acts:
         with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new schema; nothing was changed"):
             act()
@@ -241,7 +250,7 @@ def test_newer_tables_that_still_serve_this_version_are_used_as_they_are(
     engine = open_engine(older)
     assert ids(claim(engine)) == ["job"]
     assert engine.migrate() == []
-    assert engine.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -259,7 +268,7 @@ def test_a_migration_that_fails_half_way_leaves_nothing_behind(
         with pytest.raises(psycopg.ProgrammingError):
             act()
     assert tables(db, url) == before
-    assert engine.schema()[0] == (0 if fresh else schema.CURRENT - 1)
+    assert engine.maintenance.schema()[0] == (0 if fresh else schema.CURRENT - 1)
     made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
     assert db.execute(made, [f"{name_in(url)}%"]).fetchone() == (0 if fresh else 1,)
 
@@ -294,7 +303,7 @@ def test_a_schema_made_by_an_administrator_is_used_without_the_right_to_make_one
     db = servers.postgres_connection(database)
     db.execute("CREATE SCHEMA crew")
     db.execute(f"REVOKE CREATE ON DATABASE {urlsplit(database).path[1:]} FROM current_user")
-    assert open_engine(f"{database}?schema=crew").insert([new_job("job")], now=NOW) == [True]
+    assert kinds(open_engine(f"{database}?schema=crew").insert([new_job("job")], now=NOW)) == ["new"]
 
 
 # -- several stores in one database
@@ -331,7 +340,7 @@ def test_any_name_that_is_let_in_works(database: str, open_engine: Open, name: s
     bell = engine.listen("work")
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     assert ids(claim(engine)) == ["job"]
-    assert engine.facts()["schema_name"] == name
+    assert engine.maintenance.facts()["schema_name"] == name
     assert isinstance(engine.maintenance.inspect(NOW), list)
     bell.close()
 
@@ -347,7 +356,7 @@ def test_a_role_whose_search_path_leads_elsewhere_works_in_its_schema_and_nowher
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     engine.exchange([], want(), now=NOW)
     engine.reap(10, now=NOW)
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
     assert engine.maintenance.inspect(NOW) is not None
     for table in ("jobs", "queues", "schema", "store", "workers"):
         assert db.execute(f"SELECT count(*) FROM decoy.headrace_{table}").fetchone() == (0,)

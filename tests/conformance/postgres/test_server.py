@@ -14,13 +14,23 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
+from headrace.core.jobs.unique_rules import InsertResult
 from headrace.engines.postgres import connections as module
 from headrace.engines.postgres import health
 from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from tests.support import servers
-from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, worker_row
+from tests.support.builders import (
+    EVERYTHING,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    states,
+    worker_row,
+)
 from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
@@ -209,7 +219,7 @@ def test_a_transaction_that_breaks_off_before_its_commit_is_done_anew(
 
     assert server.transact(act) == "done"
     assert len(set(rounds)) == 2
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 def test_a_server_that_breaks_off_every_time_is_an_error_in_the_end(
@@ -295,7 +305,7 @@ def test_what_the_database_undid_is_done_anew(engine: PostgresEngine, server: Co
 
     assert server.transact(act) == "done"
     assert len(rounds) == 3
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 @pytest.mark.slow
@@ -308,11 +318,11 @@ def test_two_who_store_the_same_jobs_in_opposite_order_both_get_an_answer(
         CREATE TRIGGER linger BEFORE INSERT ON {0}.headrace_jobs FOR EACH ROW EXECUTE FUNCTION {0}.linger()"""
     other.execute(script.format(engine.address.schema))
     start = threading.Barrier(2)
-    answers: dict[str, list[bool]] = {}
+    answers: dict[str, list[str]] = {}
 
     def insert(who: str, *names: str) -> None:
         start.wait()
-        answers[who] = engine.insert([new_job(name, payload=f'["{who}"]') for name in names], now=NOW)
+        answers[who] = kinds(engine.insert([new_job(name, payload=f'["{who}"]') for name in names], now=NOW))
 
     threads = [
         threading.Thread(target=insert, args=("one", "a", "b")),
@@ -324,7 +334,7 @@ def test_two_who_store_the_same_jobs_in_opposite_order_both_get_an_answer(
         thread.join(PATIENCE)
     servers.drop(store.address)  # with the trigger; nobody else should get this schema
     assert sorted(answers) == ["one", "two"]
-    assert sorted(answers["one"] + answers["two"]) == [False, False, True, True]
+    assert sorted(answers["one"] + answers["two"]) == ["new", "new", "taken", "taken"]
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
@@ -436,12 +446,12 @@ def test_a_second_interruption_during_the_rollback_leaves_no_half_transaction(
 # -- inserts whose answer is lost
 
 
-def insert_in_a_thread(act: Callable[[], list[bool]]) -> tuple[threading.Thread, list[object]]:
+def insert_in_a_thread(act: Callable[[], list[InsertResult]]) -> tuple[threading.Thread, list[object]]:
     answers: list[object] = []
 
     def insert() -> None:
         try:
-            answers.append(act())
+            answers.append(kinds(act()))
         except Exception as error:
             answers.append(error)
 
@@ -477,7 +487,7 @@ def test_an_insert_whose_answer_is_lost_recognizes_its_own_jobs(
     proxy.cut()
     proxy.resume()
     thread.join(PATIENCE)
-    assert answers == [[True, True]]
+    assert answers == [["new", "new"]]
     assert sorted(states(engine)) == ["a", "b", "first"]
 
 
@@ -493,7 +503,7 @@ def test_an_insert_that_is_repeated_does_not_take_anothers_job_for_its_own(
         return run(act)
 
     monkeypatch.setattr(server, "run", lose_the_first_answer)
-    assert engine.insert([new_job("taken"), new_job("new")], now=NOW) == [False, True]
+    assert kinds(engine.insert([new_job("taken"), new_job("new")], now=NOW)) == ["taken", "new"]
     lost.append(True)
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("newer"), new_job("taken")], all_or_nothing=True, now=NOW)
@@ -550,7 +560,7 @@ def test_what_the_role_may_not_do_is_told_with_what_to_do(
             engine.insert([new_job("job")], now=NOW)
     finally:
         other.execute(f"GRANT INSERT ON {table} TO current_user")
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
 def test_a_read_only_server_is_told_with_what_to_do_and_may_be_read(store: StoreUnderTest, open_engine: Open) -> None:
@@ -559,16 +569,16 @@ def test_a_read_only_server_is_told_with_what_to_do_and_may_be_read(store: Store
     for act in (lambda: engine.insert([new_job("other")], now=NOW), lambda: claim(engine)):
         with pytest.raises(EngineUnavailable, match=r"read-only .* use the address of the primary"):
             act()
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
 
 
 def test_tables_that_are_gone_are_told_with_what_to_do(engine: PostgresEngine, store: StoreUnderTest) -> None:
     servers.drop(store.address)
-    for act in (lambda: engine.queries.count(EVERYTHING), lambda: engine.insert([new_job("job")], now=NOW)):
+    for act in (lambda: engine.queries.count(EVERYTHING).jobs, lambda: engine.insert([new_job("job")], now=NOW)):
         with pytest.raises(EngineUnavailable, match=r"`headrace migrate` creates (it|them) again"):
             act()
     assert engine.migrate() == ["0001_initial"]
-    assert engine.insert([new_job("job")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
 def test_a_database_that_has_no_connection_left_is_told_with_what_to_do(open_engine: Open) -> None:
@@ -609,7 +619,7 @@ def test_a_server_that_is_away_is_soon_not_asked_any_more_and_found_when_it_is_b
 
     def is_back() -> bool:
         try:
-            return engine.insert([new_job("after")], now=NOW) == [True]
+            return kinds(engine.insert([new_job("after")], now=NOW)) == ["new"]
         except EngineUnavailable:
             return False
 
@@ -670,7 +680,7 @@ def test_a_pooler_that_was_not_announced_is_guessed(engine: PostgresEngine, monk
 def test_jobs_that_a_crash_of_the_server_would_lose_are_warned_of(store: StoreUnderTest, open_engine: Open) -> None:
     careless = open_engine(f"{store.address}&options=-c%20synchronous_commit%3Doff")
     assert any("synchronous_commit is off" in finding for finding in map(str, careless.maintenance.inspect(NOW)))
-    assert careless.facts()["synchronous_commit"] == "off"
+    assert careless.maintenance.facts()["synchronous_commit"] == "off"
     assert not any(
         "synchronous_commit" in finding for finding in map(str, open_engine(store.address).maintenance.inspect(NOW))
     )
@@ -701,7 +711,7 @@ def test_jobs_under_workers_that_never_signed_on_are_counted(engine: PostgresEng
 
 
 def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: StoreUnderTest) -> None:
-    facts = engine.facts()
+    facts = engine.maintenance.facts()
     assert facts["engine"] == "postgresql"
     assert facts["schema"] == facts["schema_expected"]
     assert int(facts["size"]) > 0
@@ -728,7 +738,7 @@ def test_an_insert_that_the_server_is_still_at_when_it_is_sent_again_recognizes_
         proxy.cut()
         eventually(lambda: other.execute(waits, [table]).fetchone() == (2,), "and so does its repetition")
     thread.join(PATIENCE)
-    assert answers == [[True, True]]
+    assert answers == [["new", "new"]]
 
 
 def test_twins_in_an_insert_whose_answer_was_lost_are_told_apart(
@@ -743,4 +753,4 @@ def test_twins_in_an_insert_whose_answer_was_lost_are_told_apart(
         return done
 
     monkeypatch.setattr(server, "run", lose)
-    assert engine.insert([new_job("a"), new_job("a"), new_job("b")], now=NOW) == [True, False, True]
+    assert kinds(engine.insert([new_job("a"), new_job("a"), new_job("b")], now=NOW)) == ["new", "taken", "new"]

@@ -34,7 +34,7 @@ AGEING = 10 * SECOND
 
 @pytest.fixture(autouse=True)
 def aged(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(ageing=AGEING))
+    engine.rule_store.set_rules("default", QueueRules(ageing=AGEING))
 
 
 def level_of(job: NewJob) -> int:
@@ -89,7 +89,7 @@ def test_jobs_start_by_priority_and_age_together_and_in_turn(engine: Engine, see
         )
         for number in range(60)
     ]
-    engine.queries.set_queue_rules("default", QueueRules(ageing=AGEING, key_concurrency=100))
+    engine.rule_store.set_rules("default", QueueRules(ageing=AGEING, key_concurrency=100))
     engine.insert([*jobs, needing("shut", "nobody", priority=100)], now=CLAIM)
     rooms = [room or chance.randint(1, 9) for _ in range(60)]
     begun = [job_id for limit in rooms for job_id in started(engine, limit, now=CLAIM, has=("gpu",))]
@@ -109,7 +109,7 @@ OLD = {
 @pytest.mark.parametrize("old", OLD.values(), ids=OLD)
 def test_a_stream_of_urgent_jobs_in_one_lane_starves_no_other(engine: Engine, old: NewJob) -> None:
     """Five points are worth fifty seconds, and within ten more it is its turn."""
-    engine.queries.set_task_rules("ruled", TaskRules(concurrency=5))
+    engine.rule_store.set_rules("ruled", TaskRules(concurrency=5))
     engine.insert([old, tenant("one ahead", "high", priority=5)], now=NOW)
     for second in range(61):
         now = NOW + second * SECOND
@@ -180,7 +180,7 @@ def test_a_task_with_an_order_of_its_own_has_its_turn_with_its_most_urgent_job(
     engine: Engine, strategy: Strategy, order: str, room: int
 ) -> None:
     """As long as `a`, the most urgent, is left, each of the task starts with its urgency."""
-    engine.queries.set_task_rules("own", TaskRules(strategy=strategy))
+    engine.rule_store.set_rules("own", TaskRules(strategy=strategy))
     own = [new_job(name, task="own", run_at=NOW + 3 * n * AGEING, priority=n % 2) for n, name in enumerate("abc")]
     others = [tenant(name, "t", run_at=NOW + n * AGEING) for name, n in (("t", 1), ("u", 9))]
     engine.insert([*own, *others], now=CLAIM)

@@ -69,7 +69,7 @@ IN_CLASSES = ["fresher", "fresh", "lost", "failed"]
 @at_any_room
 def test_a_queue_starts_its_classes_one_after_the_other(engine: Engine, room: int) -> None:
     three_classes(engine)
-    engine.queries.set_queue_rules("default", QueueRules(strategy="fresh_first"))
+    engine.rule_store.set_rules("default", QueueRules(strategy="fresh_first"))
     assert all_started(engine, room) == IN_CLASSES
 
 
@@ -82,7 +82,7 @@ def test_so_does_a_worker_that_prefers_it(engine: Engine, room: int) -> None:
 @at_any_room
 def test_so_does_a_task_among_its_own_jobs(engine: Engine, room: int) -> None:
     three_classes(engine, task="a")
-    engine.queries.set_task_rules("a", TaskRules(strategy="fresh_first"))
+    engine.rule_store.set_rules("a", TaskRules(strategy="fresh_first"))
     assert all_started(engine, room) == IN_CLASSES
 
 
@@ -135,7 +135,7 @@ def test_it_holds_among_jobs_that_wait_in_lanes(engine: Engine, room: int) -> No
     engine.insert([tenant(f"old-{key}", key, priority=9) for key in "abc"], now=NOW)
     settle(engine, *(retry(claimed, NOW + SECOND) for claimed in claim(engine)))
     engine.insert([tenant(f"new-{key}", key) for key in "abcd"] + [new_job("free", priority=-1)], now=NOW)
-    engine.queries.set_queue_rules("default", QueueRules(strategy="fresh_first"))
+    engine.rule_store.set_rules("default", QueueRules(strategy="fresh_first"))
     begun = all_started(engine, room)
     assert [name[:3] for name in begun] == ["new"] * 4 + ["fre"] + ["old"] * 3
     assert sorted(begun) == ["free", "new-a", "new-b", "new-c", "new-d", "old-a", "old-b", "old-c"]
@@ -159,7 +159,7 @@ def test_a_job_given_back_with_its_attempt_is_as_fresh_as_before(engine: Engine)
 
 def test_other_rules_hold_as_well(engine: Engine) -> None:
     three_classes(engine)
-    engine.queries.set_queue_rules("default", QueueRules(strategy="fresh_first", concurrency=3))
+    engine.rule_store.set_rules("default", QueueRules(strategy="fresh_first", concurrency=3))
     assert started(engine, 4, now=CLAIM) == IN_CLASSES[:3]
     assert started(engine, 4, now=CLAIM) == []
 

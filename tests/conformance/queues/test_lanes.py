@@ -76,14 +76,14 @@ def test_a_key_may_have_any_name(engine: Engine, name: str) -> None:
 
 
 def test_a_queue_may_let_more_of_a_key_run(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_concurrency=3))
+    engine.rule_store.set_rules("default", QueueRules(key_concurrency=3))
     engine.insert([keyed(f"{key}{number}", key) for key in "ab" for number in range(5)], now=NOW)
     assert sorted(started(engine)) == ["a0", "a1", "a2", "b0", "b1", "b2"]
     assert started(engine, worker="w2") == []
 
 
 def test_claims_of_one_job_each_stop_at_the_same_number(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_concurrency=3))
+    engine.rule_store.set_rules("default", QueueRules(key_concurrency=3))
     engine.insert([keyed(f"a{number}", "a") for number in range(5)], now=NOW)
     assert [len(started(engine, 1)) for _ in range(5)] == [1, 1, 1, 0, 0]
 
@@ -155,7 +155,7 @@ def test_nothing_starts_from_a_lane_of_a_paused_queue(engine: Engine) -> None:
 
 
 def test_each_key_has_a_rate_of_its_own(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_rate=per_second(2, burst=3)))
+    engine.rule_store.set_rules("default", QueueRules(key_rate=per_second(2, burst=3)))
     engine.insert([tenant(f"{key}{number}", key) for key in "ab" for number in range(9)], now=NOW)
     assert Counter(job_id[0] for job_id in started(engine)) == {"a": 3, "b": 3}
     engine.insert([tenant(f"c{number}", "c") for number in range(9)], now=NOW)
@@ -167,7 +167,7 @@ def test_each_key_has_a_rate_of_its_own(engine: Engine) -> None:
 
 
 def test_a_rate_of_keys_leaves_the_jobs_without_one_alone(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_rate=per_second(1)))
+    engine.rule_store.set_rules("default", QueueRules(key_rate=per_second(1)))
     engine.insert([tenant("a0", "a"), tenant("a1", "a"), *numbered(20), keyed("k", "a")], now=NOW)
     begun = started(engine)
     assert "a1" not in begun
@@ -180,10 +180,10 @@ def test_a_rate_key_without_a_rate_holds_nothing_back(engine: Engine) -> None:
 
 
 def test_a_rate_of_keys_that_is_given_up_is_lifted(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_rate=per_second(1)))
+    engine.rule_store.set_rules("default", QueueRules(key_rate=per_second(1)))
     engine.insert([tenant(f"a{number}", "a") for number in range(20)], now=NOW)
     assert len(started(engine)) == 1
-    engine.queries.set_queue_rules("default", QueueRules())
+    engine.rule_store.set_rules("default", QueueRules())
     assert len(started(engine)) == 19
 
 
@@ -191,7 +191,7 @@ def test_a_rate_of_keys_that_is_given_up_is_lifted(engine: Engine) -> None:
 def test_the_rate_of_a_key_is_that_of_its_queue(engine: Engine, one: tuple[str, str], other: tuple[str, str]) -> None:
     """Whatever the names: one queue's key must not be taken for another one's."""
     for queue, _ in (one, other):
-        engine.queries.set_queue_rules(queue, QueueRules(key_rate=per_second(1, burst=2)))
+        engine.rule_store.set_rules(queue, QueueRules(key_rate=per_second(1, burst=2)))
     engine.insert(
         [tenant(f"{queue}-{key}-{number}", key, queue=queue) for queue, key in (one, other) for number in range(5)],
         now=NOW,
@@ -201,7 +201,7 @@ def test_the_rate_of_a_key_is_that_of_its_queue(engine: Engine, one: tuple[str, 
 
 def test_the_rate_of_a_key_over_ten_seconds_is_exact(store: StoreUnderTest) -> None:
     worker_state = [store.open(), store.open()]
-    worker_state[0].queries.set_queue_rules("default", QueueRules(key_rate=per_second(5, burst=2)))
+    worker_state[0].rule_store.set_rules("default", QueueRules(key_rate=per_second(5, burst=2)))
     worker_state[0].insert([tenant(f"{key}{number}", key) for key in "ab" for number in range(80)], now=NOW)
     begun: Counter[str] = Counter()
     for turn, elapsed in enumerate(range(0, 10 * SECOND + 1, 100)):
@@ -242,7 +242,7 @@ def of_task(task: str, count: int = 3, **more: object) -> list[NewJob]:
 
 def test_a_paused_task_does_not_start_whenever_its_jobs_were_stored(engine: Engine) -> None:
     engine.insert([*of_task("a"), *of_task("b")], now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(paused=True))
+    engine.rule_store.set_rules("a", TaskRules(paused=True))
     assert started(engine) == ["b0", "b1", "b2"]
     engine.insert([new_job("a3", task="a"), new_job("b3", task="b")], now=NOW)
     assert started(engine) == ["b3"]
@@ -259,19 +259,19 @@ def test_a_task_that_is_not_paused_any_more_starts_in_its_order(engine: Engine) 
         ],
         now=NOW,
     )
-    engine.queries.set_task_rules("a", TaskRules(paused=True))
+    engine.rule_store.set_rules("a", TaskRules(paused=True))
     assert started(engine) == []
     engine.insert([new_job("fourth", task="a"), new_job("last", task="a", priority=-5)], now=NOW)
     assert started(engine) == []
-    engine.queries.set_task_rules("a", TaskRules())
+    engine.rule_store.set_rules("a", TaskRules())
     assert one_by_one(engine, 6) == ["zeroth", "first", "second", "third", "fourth", "last"]
 
 
 def test_a_paused_task_in_front_keeps_nobody_waiting(engine: Engine) -> None:
     engine.insert([*of_task("a", 150, priority=7), *of_task("b", 2)], now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(paused=True))
+    engine.rule_store.set_rules("a", TaskRules(paused=True))
     assert [started(engine, 1) for _ in range(3)] == [["b0"], ["b1"], []]
-    engine.queries.set_task_rules("a", TaskRules())
+    engine.rule_store.set_rules("a", TaskRules())
     assert len(started(engine, 200)) == 150
 
 
@@ -279,7 +279,7 @@ def test_a_task_is_limited_over_all_queues(engine: Engine) -> None:
     engine.insert(
         [new_job(f"{queue}{number}", task="a", queue=queue) for queue in "pq" for number in range(5)], now=NOW
     )
-    engine.queries.set_task_rules("a", TaskRules(concurrency=3))
+    engine.rule_store.set_rules("a", TaskRules(concurrency=3))
     claims = look(engine).claims
     assert len(claims) == 3
     assert started(engine) == []
@@ -290,7 +290,7 @@ def test_a_task_is_limited_over_all_queues(engine: Engine) -> None:
 def test_what_runs_already_of_a_task_counts(engine: Engine) -> None:
     engine.insert(of_task("a", 9), now=NOW)
     assert len(started(engine, 2)) == 2
-    engine.queries.set_task_rules("a", TaskRules(concurrency=3))
+    engine.rule_store.set_rules("a", TaskRules(concurrency=3))
     assert len(started(engine)) == 1
     assert len(started(engine, now=RAN_OUT)) == 3
 
@@ -300,7 +300,7 @@ def test_a_task_has_a_rate_over_all_queues(engine: Engine) -> None:
         [new_job(f"{queue}{number}", task="a", queue=queue) for queue in "pq" for number in range(9)], now=NOW
     )
     engine.insert(of_task("b"), now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(rate=per_second(10, burst=4)))
+    engine.rule_store.set_rules("a", TaskRules(rate=per_second(10, burst=4)))
     turn = look(engine)
     assert len(turn.claims) == 7
     assert turn.next_at == NOW + 100
@@ -311,7 +311,7 @@ def test_a_task_has_a_rate_over_all_queues(engine: Engine) -> None:
 
 def test_other_tasks_and_other_queues_go_on_as_ever(engine: Engine) -> None:
     engine.insert([*of_task("b", 5, queue="q"), new_job("urgent", task="c", queue="q", priority=3)], now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(paused=True))
+    engine.rule_store.set_rules("a", TaskRules(paused=True))
     assert started(engine, 3) == ["urgent", "b0", "b1"]
 
 
@@ -320,28 +320,28 @@ def test_other_tasks_and_other_queues_go_on_as_ever(engine: Engine) -> None:
 )
 def test_a_task_is_limited_whatever_else_its_jobs_wait_for(engine: Engine, lane_limit: Limit) -> None:
     engine.insert([gated(f"a{number}", lane_limit, task="a") for number in range(2)], now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(paused=True))
+    engine.rule_store.set_rules("a", TaskRules(paused=True))
     engine.insert([gated("a2", lane_limit, task="a")], now=NOW)
     assert started(engine, has=("gpu",)) == []
-    engine.queries.set_task_rules("a", TaskRules())
+    engine.rule_store.set_rules("a", TaskRules())
     assert one_by_one(engine, 4, has=("gpu",)) == ["a0", "a1", "a2"]
 
 
 def test_the_limits_of_a_task_count_jobs_with_other_gates_too(engine: Engine) -> None:
     jobs = [tenant(f"t{number}", f"t{number % 4}", task="a") for number in range(12)]
     engine.insert([*jobs, *of_task("a", 12)], now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(concurrency=5))
+    engine.rule_store.set_rules("a", TaskRules(concurrency=5))
     claims = look(engine).claims
     assert len(claims) == 5
     done(claims, engine)
-    engine.queries.set_task_rules("a", TaskRules(rate=per_second(10, burst=3)))
+    engine.rule_store.set_rules("a", TaskRules(rate=per_second(10, burst=3)))
     assert len(started(engine)) == 3
     assert len(started(engine, now=NOW + 200)) == 2
 
 
 def test_a_paused_task_leaves_the_key_to_other_tasks(engine: Engine) -> None:
     engine.insert([keyed("a", "k", task="a"), keyed("b", "k", task="b")], now=NOW)
-    engine.queries.set_task_rules("a", TaskRules(paused=True))
+    engine.rule_store.set_rules("a", TaskRules(paused=True))
     turns = [started(engine) for _ in range(3)]
     assert [job_id for turn in turns for job_id in turn] == ["b"]
 
@@ -350,7 +350,7 @@ def test_a_paused_task_leaves_the_key_to_other_tasks(engine: Engine) -> None:
 
 
 def test_a_job_starts_when_all_of_its_gates_are_open(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_rate=per_second(1)))
+    engine.rule_store.set_rules("default", QueueRules(key_rate=per_second(1)))
     lane_limits = (Limit("key", "k"), Limit("rate", "t"), Limit("needs", "gpu"))
     engine.insert([gated(f"j{number}", *lane_limits) for number in range(3)], now=NOW)
     assert started(engine) == []
@@ -366,7 +366,7 @@ def test_a_job_starts_when_all_of_its_gates_are_open(engine: Engine) -> None:
 
 
 def test_a_job_that_is_held_by_one_gate_spends_nothing_at_another(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(key_rate=per_second(1, burst=2)))
+    engine.rule_store.set_rules("default", QueueRules(key_rate=per_second(1, burst=2)))
     engine.insert([gated("held", Limit("rate", "t"), Limit("needs", "gpu"))], now=NOW)
     assert [started(engine) for _ in range(5)] == [[]] * 5
     engine.insert([tenant(f"t{number}", "t") for number in range(3)], now=NOW)
@@ -381,7 +381,7 @@ def test_two_lanes_through_one_gate_share_it(engine: Engine) -> None:
 
 
 def test_a_lane_and_its_queue_both_limit(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(concurrency=3, rate=per_second(10, burst=4)))
+    engine.rule_store.set_rules("default", QueueRules(concurrency=3, rate=per_second(10, burst=4)))
     engine.insert([keyed(f"{key}{number}", key) for key in "abcdef" for number in range(2)], now=NOW)
     claims = look(engine).claims
     assert len(claims) == 3
@@ -598,7 +598,7 @@ def test_a_job_is_carried_to_another_store_with_its_lane(engine: Engine, target:
     engine.insert([keyed("one", "k"), keyed("two", "k"), needing("gpu", "gpu"), new_job("free")], now=NOW)
     assert len(started(engine)) == 2
     job_exports = engine.transfer.export_jobs(0, 100)
-    assert target.transfer.import_jobs(job_exports) == 4
+    assert target.transfer.import_records(job_exports) == 4
     assert [job_export.job.lane for job_export in job_exports] == ['["c:k"]', '["c:k"]', '["n:gpu"]', ""]
     assert {i: job.lane for i, job in rows(target).items()} == {i: job.lane for i, job in rows(engine).items()}
     assert started(target) == []  # one is still running, and nobody has a gpu
@@ -624,7 +624,7 @@ def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
         ],
         now=NOW,
     )
-    assert engine.queries.lanes_needing() == sorted(
+    assert engine.rule_store.lanes_needing() == sorted(
         [
             ("default", lane_of([gpu]), 2, "a"),
             ("default", lane_of(both), 1, "c"),
@@ -637,15 +637,15 @@ def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_whatever_is_needed_is_told(engine: Engine, name: str) -> None:
     engine.insert([needing("a", name)], now=NOW)
-    assert engine.queries.lanes_needing() == [("default", lane_of([Limit("needs", name)]), 1, "a")]
+    assert engine.rule_store.lanes_needing() == [("default", lane_of([Limit("needs", name)]), 1, "a")]
 
 
 def test_nothing_is_needed_once_it_runs(engine: Engine) -> None:
     engine.insert([needing("a", "gpu")], now=NOW)
     assert started(engine, has=("gpu",)) == ["a"]
-    assert engine.queries.lanes_needing() == []
+    assert engine.rule_store.lanes_needing() == []
 
 
 def test_needs_in_many_lanes_are_all_told(engine: Engine) -> None:
     engine.insert([gated(f"j{n}", Limit("needs", "gpu"), Limit("key", f"k{n}")) for n in range(2500)], now=NOW)
-    assert len(engine.queries.lanes_needing()) == 2500
+    assert len(engine.rule_store.lanes_needing()) == 2500

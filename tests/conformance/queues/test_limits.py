@@ -69,11 +69,11 @@ however_it_ends = pytest.mark.parametrize("end", WAYS_TO_END.values(), ids=WAYS_
 
 
 def rated(engine: Engine, rate: Rate | None, queue: str = "default") -> None:
-    engine.queries.set_queue_rules(queue, QueueRules(rate=rate))
+    engine.rule_store.set_rules(queue, QueueRules(rate=rate))
 
 
 def at_once(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.queries.set_queue_rules(queue, QueueRules(concurrency=jobs))
+    engine.rule_store.set_rules(queue, QueueRules(concurrency=jobs))
 
 
 # -- the rate of a queue
@@ -238,7 +238,7 @@ def test_rules_made_anew_with_the_same_rate_spend_nothing_anew(engine: Engine) -
     engine.insert(numbered(50), now=NOW)
     rated(engine, TEN_A_SECOND)
     assert len(started(engine)) == 5
-    engine.queries.set_queue_rules("default", QueueRules(rate=TEN_A_SECOND, weight=3, concurrency=40))
+    engine.rule_store.set_rules("default", QueueRules(rate=TEN_A_SECOND, weight=3, concurrency=40))
     assert look(engine).next_at == NOW + TENTH
     assert started(engine) == []
 
@@ -287,7 +287,7 @@ def test_no_more_run_at_once_than_the_rule_says(store: StoreUnderTest) -> None:
         2,
         0,
     ]
-    assert one.queries.running(NOW) == [("default", "work", "", 5)]
+    assert one.rule_store.running(NOW) == [("default", "work", "", 5)]
 
 
 def test_a_concurrency_that_is_given_up_is_lifted_at_once(engine: Engine) -> None:
@@ -395,7 +395,7 @@ def test_what_ran_before_the_rule_was_made_counts(engine: Engine) -> None:
 
 def test_a_rate_and_a_concurrency_both_hold(engine: Engine) -> None:
     engine.insert(numbered(50), now=NOW)
-    engine.queries.set_queue_rules("default", QueueRules(rate=TEN_A_SECOND, concurrency=3))
+    engine.rule_store.set_rules("default", QueueRules(rate=TEN_A_SECOND, concurrency=3))
     claims = look(engine).claims
     assert len(claims) == 3
     second = look(engine, done=[succeed(claimed) for claimed in claims]).claims
@@ -420,7 +420,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTes
     (claimed,) = look(working).claims
     if end == "wait":  # its success is not its end, and yet it holds its place no longer
         later = new_job("later", state=State.SCHEDULED, run_at=NOW + HOUR)
-        working.insert_graph([later], [Dependency("later", claimed.id)], now=NOW)
+        working.insert([later], edges=[Dependency("later", claimed.id)], now=NOW)
     bell = waiting.listen("work")
     try:
         while bell.wait(0.1):  # what is still on its way from before
@@ -458,17 +458,17 @@ def test_the_answer_tells_the_weights_of_the_queues_that_have_one(store: StoreUn
     operator, working = store.open(), store.open()
     operator.insert([new_job(name, queue=name) for name in ("a", "b", "c")], now=NOW)
     assert look(working, 1).weights == {}
-    operator.queries.set_queue_rules("a", QueueRules(weight=5))
-    operator.queries.set_queue_rules("b", QueueRules(weight=2, concurrency=1))
-    operator.queries.set_queue_rules("c", QueueRules(max_length=10))
+    operator.rule_store.set_rules("a", QueueRules(weight=5))
+    operator.rule_store.set_rules("b", QueueRules(weight=2, concurrency=1))
+    operator.rule_store.set_rules("c", QueueRules(max_length=10))
     assert look(working, 1).weights == {"a": 5, "b": 2}
-    operator.queries.set_queue_rules("a", QueueRules())
+    operator.rule_store.set_rules("a", QueueRules())
     assert look(working, 1).weights == {"b": 2}
 
 
 def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> None:
     engine, other = store.open(), store.open()
-    assert engine.queries.tasks() == []
+    assert engine.rule_store.tasks() == []
     rules = {
         "mail.send": TaskRules(paused=True),
         "a.b": TaskRules(rate=Rate(500_000, 3), concurrency=2),
@@ -476,25 +476,25 @@ def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> Non
         "it's %s {x}*?": TaskRules(paused=True, concurrency=7),
     }
     for name, of_task in rules.items():
-        engine.queries.set_task_rules(name, of_task)
-    assert other.queries.tasks() == [TaskRow(name, rules[name]) for name in sorted(rules)]
+        engine.rule_store.set_rules(name, of_task)
+    assert other.rule_store.tasks() == [TaskRow(name, rules[name]) for name in sorted(rules)]
 
 
 def test_new_rules_of_a_task_take_the_place_of_the_old_ones_and_none_remove_it(engine: Engine) -> None:
-    engine.queries.set_task_rules("work", TaskRules(paused=True))
-    engine.queries.set_task_rules("work", TaskRules(concurrency=2))
-    assert engine.queries.tasks() == [TaskRow("work", TaskRules(concurrency=2))]
-    engine.queries.set_task_rules("work", TaskRules())
-    assert engine.queries.tasks() == []
-    engine.queries.set_task_rules("never had any", TaskRules())
-    assert engine.queries.tasks() == []
+    engine.rule_store.set_rules("work", TaskRules(paused=True))
+    engine.rule_store.set_rules("work", TaskRules(concurrency=2))
+    assert engine.rule_store.tasks() == [TaskRow("work", TaskRules(concurrency=2))]
+    engine.rule_store.set_rules("work", TaskRules())
+    assert engine.rule_store.tasks() == []
+    engine.rule_store.set_rules("never had any", TaskRules())
+    assert engine.rule_store.tasks() == []
 
 
 def test_a_new_rule_of_a_task_wakes_the_workers(store: StoreUnderTest) -> None:
     engine, listening = store.open(), store.open()
     engine.insert([new_job("a")], now=NOW)
     bell = listening.listen("work")
-    engine.queries.set_task_rules("work", TaskRules(concurrency=5))
+    engine.rule_store.set_rules("work", TaskRules(concurrency=5))
     assert bell.wait(PATIENCE)
     bell.close()
 
@@ -509,11 +509,11 @@ def test_the_desk_tells_what_runs_by_queue_task_and_lane(engine: Engine) -> None
         ],
         now=NOW,
     )
-    assert engine.queries.running(NOW) == []
+    assert engine.rule_store.running(NOW) == []
     assert len(started(engine)) == 6
-    found = sorted(engine.queries.running(NOW))
+    found = sorted(engine.rule_store.running(NOW))
     assert found == [("a", "one", "", 3), ("a", "two", "", 2), ("b", "one", '["c:k"]', 1)]
-    assert engine.queries.running(RAN_OUT) == []
+    assert engine.rule_store.running(RAN_OUT) == []
 
 
 # -- many at once
@@ -600,7 +600,7 @@ def test_eight_at_once_never_start_more_than_the_rate(store: StoreUnderTest) -> 
 @pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_run_more_of_a_key_than_allowed(store: StoreUnderTest) -> None:
     worker_state = [store.open() for _ in range(8)]
-    worker_state[0].queries.set_queue_rules("default", QueueRules(key_concurrency=2))
+    worker_state[0].rule_store.set_rules("default", QueueRules(key_concurrency=2))
     worker_state[0].insert([keyed(f"k{number % 12}-{number}", f"k{number % 12}") for number in range(180)], now=NOW)
     gauge = Gauge()
     run_all(worker_state, 180, gauge, by_key)
@@ -614,8 +614,8 @@ def test_eight_at_once_under_every_kind_of_limit(store: StoreUnderTest) -> None:
     """Keys, rates of keys, a queue's rate and concurrency, and a task's: none is exceeded by anybody."""
     worker_state = [store.open() for _ in range(8)]
     rules = QueueRules(rate=per_second(10, 70), concurrency=6, key_concurrency=2, key_rate=per_second(1, 12))
-    worker_state[0].queries.set_queue_rules("default", rules)
-    worker_state[0].queries.set_task_rules("work", TaskRules(concurrency=5))
+    worker_state[0].rule_store.set_rules("default", rules)
+    worker_state[0].rule_store.set_rules("work", TaskRules(concurrency=5))
     jobs = [
         gated(f"k{number % 8}-{number}", Limit("key", f"k{number % 8}"), Limit("rate", f"k{number % 8}"))
         for number in range(160)
@@ -648,11 +648,11 @@ def test_queues_without_rules_are_not_slowed_by_who_minds_rules_elsewhere(store:
 
     together(4, drain)
     assert len(set(begun)) == len(begun) == 600
-    assert worker_state[0].queries.count(EVERYTHING) == 600
+    assert worker_state[0].queries.count(EVERYTHING).jobs == 600
 
 
 def test_a_queue_with_rules_has_its_share_beside_a_busy_one_without(engine: Engine) -> None:
-    engine.queries.set_queue_rules("ruled", QueueRules(concurrency=1000))
+    engine.rule_store.set_rules("ruled", QueueRules(concurrency=1000))
     engine.insert([new_job(f"p{n}", queue="plain") for n in range(100)], now=NOW)
     engine.insert([new_job(f"r{n}", queue="ruled") for n in range(20)], now=NOW)
     shares = (QueueShare("plain", 5), QueueShare("ruled", 5))
@@ -663,7 +663,7 @@ def test_a_queue_with_rules_has_its_share_beside_a_busy_one_without(engine: Engi
 
 
 def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(rate=Rate(100_000, 2)))
+    engine.rule_store.set_rules("default", QueueRules(rate=Rate(100_000, 2)))
     engine.insert([new_job(f"j{n}") for n in range(10)], now=NOW)
     assert len(engine.exchange([], ClaimRequest("w1", 10, HOUR), now=NOW).claims) == 2
     before = NOW - HOUR
@@ -677,7 +677,7 @@ def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engi
 
 
 def left(engine: Engine, rate: Rate, now: int, queue: str = "default") -> int:
-    return allows(rate, engine.queries.rate_state({queue: rate}).get(queue, 0), 1000 * now)
+    return allows(rate, engine.rule_store.rate_state({queue: rate}).get(queue, 0), 1000 * now)
 
 
 def test_what_is_left_of_a_rate_is_what_a_claim_would_start(engine: Engine) -> None:
@@ -700,7 +700,7 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
     engine.insert([*numbered(2), new_job("a", queue="a")], now=NOW)
     assert len(started(engine)) == 3
     rates = {"default": rate, "a": rate, 'it"s': rate, "unknown": rate}
-    rested = engine.queries.rate_state(rates)
+    rested = engine.rule_store.rate_state(rates)
     assert {queue: allows(rate, rested.get(queue, 0), 1000 * NOW) for queue in rates} == {
         "default": 3,
         "a": 4,
@@ -708,4 +708,4 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
         "unknown": 5,
     }
     assert left(engine, other, NOW) == 5
-    assert engine.queries.rate_state({}) == {}
+    assert engine.rule_store.rate_state({}) == {}

@@ -27,6 +27,8 @@ from tests.support.builders import (
     claim,
     claim_one,
     ids,
+    insert_unique,
+    kinds,
     new_job,
     only,
     retry,
@@ -52,7 +54,7 @@ def known(engine: Engine) -> dict[str, QueueRules]:
 
 
 def at_most(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.queries.set_queue_rules(queue, QueueRules(max_length=jobs))
+    engine.rule_store.set_rules(queue, QueueRules(max_length=jobs))
 
 
 def some(count: int, prefix: str = "j", queue: str = "default") -> list[NewJob]:
@@ -61,7 +63,7 @@ def some(count: int, prefix: str = "j", queue: str = "default") -> list[NewJob]:
 
 def is_stored(engine: Engine, jobs: list[NewJob]) -> bool:
     try:
-        return engine.insert(jobs, now=NOW) == [True] * len(jobs)
+        return kinds(engine.insert(jobs, now=NOW)) == ["new"] * len(jobs)
     except QueueFull:
         return False
 
@@ -85,7 +87,7 @@ def test_rules_are_shown_with_their_queue_and_with_no_other(engine: Engine) -> N
 def test_a_rule_makes_the_queue_known(engine: Engine, name: str) -> None:
     at_most(engine, 2, name)
     assert known(engine) == {name: QueueRules(max_length=2)}
-    assert engine.insert(some(2, queue=name), now=NOW) == [True, True]
+    assert kinds(engine.insert(some(2, queue=name), now=NOW)) == ["new", "new"]
     with pytest.raises(QueueFull):
         engine.insert([new_job("one more", queue=name)], now=NOW)
 
@@ -146,7 +148,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("free", queue="free")], now=NOW)
     at_most(target, 9)
     at_most(target, 9, "free")
-    target.transfer.import_queues(engine.queries.queues())
+    target.transfer.import_records(engine.queries.queues())
     assert known(target) == {"default": QueueRules(max_length=2), "free": QueueRules()}
     assert not is_stored(target, some(3))
 
@@ -154,7 +156,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
 def test_what_is_carried_over_is_not_refused_for_its_length(engine: Engine, target: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(target, 2)
-    assert target.transfer.import_jobs(engine.transfer.export_jobs(0, 100)) == 5
+    assert target.transfer.import_records(engine.transfer.export_jobs(0, 100)) == 5
     assert not is_stored(target, [new_job("new")])
 
 
@@ -188,7 +190,7 @@ def test_exactly_full_is_allowed_and_one_more_is_not(engine: Engine, length: int
     at_most(engine, length)
     assert is_stored(engine, some(length))
     assert not is_stored(engine, [new_job("one more")])
-    assert engine.queries.count(EVERYTHING) == length
+    assert engine.queries.count(EVERYTHING).jobs == length
 
 
 @pytest.mark.parametrize("all_or_nothing", [False, True])
@@ -200,7 +202,7 @@ def test_a_batch_with_too_many_is_refused_as_a_whole(engine: Engine, size: int, 
     with pytest.raises(QueueFull):
         engine.insert(batch, all_or_nothing=all_or_nothing, now=NOW)
     assert list(rows(engine)) == ["there"]
-    assert engine.queries.count(Filter(tag="t")) == 0
+    assert engine.queries.count(Filter(tag="t")).jobs == 0
     assert is_stored(engine, batch[1:])
 
 
@@ -237,8 +239,8 @@ def test_a_repeated_insert_of_what_filled_the_queue_is_told_so(engine: Engine) -
     """After a lost reply: to say that the queue is full would be to say that the jobs are not stored."""
     at_most(engine, 2)
     engine.insert(some(2), now=NOW)
-    assert engine.insert(some(2), now=NOW) == [False, False]
-    assert engine.insert([new_job("j0")], now=NOW) == [False]
+    assert kinds(engine.insert(some(2), now=NOW)) == ["taken", "taken"]
+    assert kinds(engine.insert([new_job("j0")], now=NOW)) == ["taken"]
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("j1")], all_or_nothing=True, now=NOW)
 
@@ -246,7 +248,7 @@ def test_a_repeated_insert_of_what_filled_the_queue_is_told_so(engine: Engine) -
 def test_taken_ids_need_no_room(engine: Engine) -> None:
     at_most(engine, 2)
     engine.insert([new_job("a")], now=NOW)
-    assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [False, True]
+    assert kinds(engine.insert([new_job("a"), new_job("b")], now=NOW)) == ["taken", "new"]
 
 
 # -- room comes and goes
@@ -307,7 +309,7 @@ def test_a_job_that_retries_returns_to_a_queue_that_filled_up_meanwhile(engine: 
 def test_a_shorter_rule_keeps_the_jobs_that_are_there(engine: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(engine, 2)
-    assert engine.queries.count(EVERYTHING) == 5
+    assert engine.queries.count(EVERYTHING).jobs == 5
     claim(engine, 3)
     assert not is_stored(engine, [new_job("new")])
     claim(engine, 1)
@@ -329,7 +331,7 @@ def test_a_rule_that_is_lifted_or_raised_lets_jobs_in_again(engine: Engine, leng
 
 def full_of_one(engine: Engine) -> None:
     at_most(engine, 1)
-    engine.insert_unique([candidate("there", run_at=LATER)], now=NOW)
+    insert_unique(engine, [candidate("there", run_at=LATER)], now=NOW)
 
 
 @pytest.mark.parametrize("all_or_nothing", [False, True])
@@ -339,7 +341,7 @@ def full_of_one(engine: Engine) -> None:
 def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, object], all_or_nothing: bool) -> None:
     full_of_one(engine)
     with pytest.raises(QueueFull):
-        engine.insert_unique([candidate("new", **more)], all_or_nothing=all_or_nothing, now=NOW)  # type: ignore[arg-type]
+        insert_unique(engine, [candidate("new", **more)], all_or_nothing=all_or_nothing, now=NOW)  # type: ignore[arg-type]
     assert list(rows(engine)) == ["there"]
 
 
@@ -349,7 +351,7 @@ def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, objec
 )
 def test_one_that_is_there_already_needs_no_room(engine: Engine, act: str, kind: str) -> None:
     full_of_one(engine)
-    (result,) = engine.insert_unique([candidate("again", act)], now=NOW)  # type: ignore[arg-type]
+    (result,) = insert_unique(engine, [candidate("again", act)], now=NOW)  # type: ignore[arg-type]
     assert (result.kind, result.id) == (kind, "there")
     assert list(rows(engine)) == ["there"]
     assert not is_stored(engine, [new_job("new")])
@@ -357,7 +359,7 @@ def test_one_that_is_there_already_needs_no_room(engine: Engine, act: str, kind:
 
 def test_duplicates_within_a_batch_need_room_once(engine: Engine) -> None:
     at_most(engine, 1)
-    results = engine.insert_unique([candidate("a"), candidate("b"), candidate("c", "replace")], now=NOW)
+    results = insert_unique(engine, [candidate("a"), candidate("b"), candidate("c", "replace")], now=NOW)
     assert [(result.kind, result.id) for result in results] == [("new", "a"), ("existing", "a"), ("replaced", "a")]
 
 
@@ -367,18 +369,18 @@ def test_an_admission_with_too_many_undoes_all_of_it(engine: Engine) -> None:
     before = row(engine, "there")
     batch = [candidate("again", "replace", payload='["new"]'), candidate("a", key="a"), candidate("b", key="b")]
     with pytest.raises(QueueFull):
-        engine.insert_unique(batch, now=NOW)
+        insert_unique(engine, batch, now=NOW)
     assert rows(engine) == {"there": before}
-    assert engine.queries.history("there") == []
-    assert [result.kind for result in engine.insert_unique(batch[:2], now=NOW)] == ["replaced", "new"]
+    assert engine.queries.details("there").history == []
+    assert [result.kind for result in insert_unique(engine, batch[:2], now=NOW)] == ["replaced", "new"]
 
 
 def test_a_job_is_not_replaced_into_a_full_queue(engine: Engine) -> None:
-    engine.insert_unique([candidate("there")], now=NOW)
+    insert_unique(engine, [candidate("there")], now=NOW)
     at_most(engine, 1, "full")
     engine.insert([new_job("a", queue="full")], now=NOW)
     with pytest.raises(QueueFull):
-        engine.insert_unique([candidate("again", "replace", queue="full")], now=NOW)
+        insert_unique(engine, [candidate("again", "replace", queue="full")], now=NOW)
     assert row(engine, "there").queue == "default"
     assert ids(engine.exchange([], only("default"), now=NOW).claims) == ["there"]
 
@@ -395,7 +397,7 @@ def test_many_that_fill_a_queue_at_once_never_overfill_it(store: StoreUnderTest,
         return sum(size * is_stored(engines[number], some(size, f"{number}-{turn}-")) for turn in range(12))
 
     assert sum(together(THREADS, fill)) == fit
-    assert engines[0].queries.count(EVERYTHING) == fit
+    assert engines[0].queries.count(EVERYTHING).jobs == fit
 
 
 def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -> None:
@@ -406,14 +408,14 @@ def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -
         kinds: list[str] = []
         for turn in range(30):  # the same thirty keys for everybody, of which twenty find room
             try:
-                (result,) = engines[number].insert_unique([candidate(f"{number}-{turn}", key=f"key {turn}")], now=NOW)
+                (result,) = insert_unique(engines[number], [candidate(f"{number}-{turn}", key=f"key {turn}")], now=NOW)
                 kinds.append(result.kind)
             except QueueFull:
                 kinds.append("full")
         return kinds
 
     kinds = [kind for one in together(THREADS, fill) for kind in one]
-    assert kinds.count("new") == engines[0].queries.count(EVERYTHING) == 20
+    assert kinds.count("new") == engines[0].queries.count(EVERYTHING).jobs == 20
     assert kinds.count("existing") == 20 * (THREADS - 1)
 
 
@@ -428,7 +430,7 @@ def test_batches_that_name_the_queues_in_opposite_order_do_not_block_each_other(
         return sum(is_stored(engines[number], batch) for batch in batches)
 
     assert sum(together(4, fill)) == 60
-    assert engines[0].queries.count(EVERYTHING) == 180
+    assert engines[0].queries.count(EVERYTHING).jobs == 180
 
 
 def test_a_schedule_does_not_fire_into_a_full_queue(engine: Engine) -> None:

@@ -32,7 +32,7 @@ CLAIM = NOW + 100 * SECOND  # when every job of a test is due
 
 
 def ordered(engine: Engine, strategy: Strategy | None, queue: str = "default", ageing: int | None = None) -> None:
-    engine.queries.set_queue_rules(queue, QueueRules(strategy=strategy, ageing=ageing))
+    engine.rule_store.set_rules(queue, QueueRules(strategy=strategy, ageing=ageing))
 
 
 def a_mixed_queue(engine: Engine) -> None:
@@ -264,7 +264,7 @@ def test_the_jobs_of_a_lane_go_in_the_order_of_the_strategy(engine: Engine, stra
 @every_strategy
 def test_a_rate_does_not_disturb_the_order(engine: Engine, strategy: Strategy, order: str) -> None:
     a_mixed_queue(engine)
-    engine.queries.set_queue_rules("default", QueueRules(strategy=strategy, rate=per_second(10)))
+    engine.rule_store.set_rules("default", QueueRules(strategy=strategy, rate=per_second(10)))
     begun = [job_id for turn in range(6) for job_id in started(engine, now=CLAIM + 100 * turn)]
     assert "".join(begun) == order
 

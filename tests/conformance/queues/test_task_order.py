@@ -10,7 +10,16 @@ from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.unique_rules import UniqueInsert
 from headrace.engines.protocol.engine import Engine
-from tests.support.builders import NOW, SECOND, keyed, look, new_job, one_by_one, started
+from tests.support.builders import (
+    NOW,
+    SECOND,
+    insert_unique,
+    keyed,
+    look,
+    new_job,
+    one_by_one,
+    started,
+)
 from tests.support.engines import StoreUnderTest
 
 # Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
@@ -24,7 +33,7 @@ at_any_room = pytest.mark.parametrize("room", [1, 4])
 
 
 def ordered(engine: Engine, strategy: Strategy | None, task: str = "a") -> None:
-    engine.queries.set_task_rules(task, TaskRules(strategy=strategy))
+    engine.rule_store.set_rules(task, TaskRules(strategy=strategy))
 
 
 def a_mixture(task: str = "a", **more: object) -> list[NewJob]:
@@ -60,7 +69,7 @@ def test_the_jobs_of_a_task_start_in_its_order_whenever_they_were_stored(
 def test_it_holds_whatever_the_order_of_the_queue(
     engine: Engine, strategy: Strategy, order: str, of_queue: Strategy
 ) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(strategy=of_queue))
+    engine.rule_store.set_rules("default", QueueRules(strategy=of_queue))
     ordered(engine, strategy)
     engine.insert(a_mixture(), now=NOW)
     assert all_started(engine, 2) == order
@@ -149,7 +158,7 @@ def test_a_job_that_comes_back_takes_its_place_in_the_order(engine: Engine) -> N
 
 
 def test_it_goes_together_with_limits_of_the_task(engine: Engine) -> None:
-    engine.queries.set_task_rules("a", TaskRules(concurrency=2, strategy="lifo"))
+    engine.rule_store.set_rules("a", TaskRules(concurrency=2, strategy="lifo"))
     engine.insert(a_mixture(), now=NOW)
     assert started(engine, now=CLAIM) == ["f", "e"]
     assert started(engine, now=CLAIM) == []
@@ -165,7 +174,7 @@ def test_jobs_with_a_key_are_in_order_among_those_of_their_key(engine: Engine) -
 
 def test_jobs_stored_under_a_rule_of_their_own_are_in_order_too(engine: Engine) -> None:
     ordered(engine, "lifo")
-    engine.insert_unique([UniqueInsert(job) for job in a_mixture()], now=NOW)
+    insert_unique(engine, [UniqueInsert(job) for job in a_mixture()], now=NOW)
     assert all_started(engine, 2) == "fedcba"
 
 

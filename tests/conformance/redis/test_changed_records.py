@@ -102,9 +102,9 @@ def test_a_flow_is_told_whatever_state_a_job_of_it_has(
 ) -> None:
     engine = redis_engine
     flow = FlowRow("flow", "name", NOW)
-    engine.insert_graph([new_job("bad", flow="flow"), new_job("good", flow="flow")], [], flow, now=NOW)
+    engine.insert([new_job("bad", flow="flow"), new_job("good", flow="flow")], edges=[], flow=flow, now=NOW)
     inside.client.hset(inside.key("jobs"), number_of(inside, "bad"), record)
-    [tally] = engine.queries.flows(10)
+    [tally] = engine.flow_store.flows(10)
     assert (tally.flow, tally.jobs) == (flow, {"pending": 1})
 
 
@@ -275,7 +275,7 @@ def test_a_lease_that_leads_to_no_running_job_goes(redis_engine: RedisEngine, in
 
 def test_crashes_that_are_no_number_keep_no_queue_from_its_order(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
-    engine.queries.set_queue_rules("default", QueueRules(strategy="fresh_first"))
+    engine.rule_store.set_rules("default", QueueRules(strategy="fresh_first"))
     engine.insert([new_job("bad"), new_job("good")], now=NOW)
     change(inside, "bad", attempt=1, crashes="x")
     assert "good" in ids(claim(engine))
@@ -306,11 +306,11 @@ def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
 def test_a_flow_whose_record_has_another_id_is_told_once(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     for name in ("f1", "f2", "f3"):
-        engine.insert_graph([new_job(f"job-{name}", flow=name)], [], FlowRow(name, "name", NOW), now=NOW)
+        engine.insert([new_job(f"job-{name}", flow=name)], edges=[], flow=FlowRow(name, "name", NOW), now=NOW)
     inside.client.hset(inside.key("flows"), "f2", msgspec.msgpack.encode(FlowRow("f9", "name", NOW)))
-    pages = itertools.islice(flow_pages(engine.queries), 5)
+    pages = itertools.islice(flow_pages(engine.flow_store), 5)
     assert [flow.id for page in pages for flow in page] == ["f3", "f2", "f1"]
-    assert [tally.flow.id for tally in engine.queries.flows(1, "f2")] == ["f1"]
+    assert [tally.flow.id for tally in engine.flow_store.flows(1, "f2")] == ["f1"]
 
 
 def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(

@@ -49,11 +49,11 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     # Where only the end is missing, a claim looks as if its payload were damaged.
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
     assert {state for name, state in states(engine).items() if name in names} == {State.FAILED}
-    dead_letters = engine.dead_letters.latest(names)
+    dead_letters = engine.dead_letters.get(job_ids=names)
     assert {(dead_letter.job_id, dead_letter.reason) for dead_letter in dead_letters} == {
         (name, "corrupt_record") for name in names
     }
-    assert engine.queries.count(Filter(states=(State.FAILED,))) == len(names)
+    assert engine.queries.count(Filter(states=(State.FAILED,))).jobs == len(names)
     assert sorted(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
     assert _damage(engine) == []
 
@@ -70,7 +70,7 @@ def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEng
     claims = engine.exchange([], want(1000), now=NOW).claims
     assert {job.id for job in claims} >= {*names, "good"}
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
-    assert {dead_letter.job_id for dead_letter in engine.dead_letters.latest(names)} == set(names)
+    assert {dead_letter.job_id for dead_letter in engine.dead_letters.get(job_ids=names)} == set(names)
     assert len(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
 
 
@@ -151,15 +151,15 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     for kind in ("history", "logs"):
         entry = inside.client.lindex(inside.key(f"{kind}:{number}"), 0)
         inside.client.lset(inside.key(f"{kind}:{number}"), 0, entry[: len(entry) // 2])
-    assert [line.message for line in engine.queries.logs("job")][-1] == "second"
-    assert len(engine.queries.history("job")) == 1
+    assert [line.message for line in engine.queries.details("job").logs][-1] == "second"
+    assert len(engine.queries.details("job").history) == 1
     [dead_letter_id] = inside.client.hkeys(inside.key("dead_letters"))
     packed = inside.client.hget(inside.key("dead_letters"), dead_letter_id)
     inside.client.hset(inside.key("dead_letters"), dead_letter_id, packed[: len(packed) // 2])
-    [dead_letter] = engine.dead_letters.latest(["job"])
+    [dead_letter] = engine.dead_letters.get(job_ids=["job"])
     assert (dead_letter.id, dead_letter.job_id, dead_letter.status) == (dead_letter_id.decode(), "job", "pending")
     assert engine.dead_letters.resolve([dead_letter.id], "manually_resolved") == [dead_letter.id]
-    assert engine.dead_letters.latest(["job"])[0].status == "manually_resolved"
+    assert engine.dead_letters.get(job_ids=["job"])[0].status == "manually_resolved"
     assert engine.dead_letters.remove([dead_letter.id]) == [dead_letter.id]
 
 

@@ -60,7 +60,7 @@ def fill(engine: RedisEngine) -> None:
         Dependency("main", "free", "run"),
         Dependency("lost", "held"),
     ]
-    engine.insert_graph(jobs, edges, flow, now=NOW)
+    engine.insert(jobs, edges=edges, flow=flow, now=NOW)
     claimed = claim_one(engine)
     engine.save_step(lease_of(claimed), Step("step", "one", 1, NOW, "1"), now=NOW)
     engine.queries.signal("held", "go", None, None, now=NOW)
@@ -93,12 +93,12 @@ def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: I
 def test_large_flows_are_counted_a_few_at_a_time(redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
         jobs = [new_job(f"{number}-{place}", flow=f"f{number}") for place in range(3)]
-        redis_engine.insert_graph(jobs, [], FlowRow(f"f{number}", "", NOW), now=NOW)
-    whole = redis_engine.queries.flows(9)
+        redis_engine.insert(jobs, edges=[], flow=FlowRow(f"f{number}", "", NOW), now=NOW)
+    whole = redis_engine.flow_store.flows(9)
     monkeypatch.setattr(queries, "_FLOW_SCAN_SIZE", 5)
     for limit in (1, 2, 6, 7, 9):
-        assert redis_engine.queries.flows(limit) == whole[:limit]
-    assert redis_engine.queries.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]
+        assert redis_engine.flow_store.flows(limit) == whole[:limit]
+    assert redis_engine.flow_store.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]
 
 
 def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, inside: Inside) -> None:
@@ -110,7 +110,7 @@ def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, in
 
 def test_who_waits_after_its_run_is_found_by_its_worker_and_does_not_expire(redis_engine: RedisEngine) -> None:
     main = submit_and_claim(redis_engine, "main", expires_at=NOW + SECOND)
-    redis_engine.insert_graph([new_job("part")], [Dependency("part", "main")], now=NOW)
+    redis_engine.insert([new_job("part")], edges=[Dependency("part", "main")], now=NOW)
     settle(redis_engine, succeed(main))
     assert [job.id for job in redis_engine.queries.find(Filter(worker="w1"), 9).jobs] == ["main"]
     redis_engine.exchange([], NOTHING, now=NOW + 2 * SECOND)
@@ -123,7 +123,7 @@ def test_who_waits_after_its_run_is_found_by_its_worker_and_does_not_expire(redi
 def test_what_a_success_leaves_behind_can_not_keep_it_from_being_stored(redis_engine: RedisEngine) -> None:
     """Its job has run: bonds that can't be are left out, jobs that are there are not stored again."""
     main = submit_and_claim(redis_engine, "main")
-    redis_engine.insert_graph([child("after")], [Dependency("main", "after")], now=NOW)
+    redis_engine.insert([child("after")], edges=[Dependency("main", "after")], now=NOW)
     redis_engine.insert([new_job("there", payload='["first"]', queue="other")], now=NOW)
     jobs = [child("x"), new_job("there", payload='["second"]', queue="other"), new_job("y")]
     edges = [
@@ -141,16 +141,16 @@ def test_what_a_success_leaves_behind_can_not_keep_it_from_being_stored(redis_en
 
 
 def test_a_damaged_child_keeps_no_other_from_going_on(redis_engine: RedisEngine, inside: Inside) -> None:
-    redis_engine.insert_graph(
+    redis_engine.insert(
         [new_job("a"), child("bad"), child("good")],
-        [Dependency("a", "bad"), Dependency("a", "good"), Dependency("bad", "good", "run")],
+        edges=[Dependency("a", "bad"), Dependency("a", "good"), Dependency("bad", "good", "run")],
     )
     plant_chain(redis_engine, "b", "c")
     inside.client.hset(inside.key("jobs"), inside.client.hget(inside.key("ids"), "bad"), "\xff\xffgarbage")
     done = {claimed.id: claimed for claimed in claim(redis_engine)}
     assert settle(redis_engine, succeed(done["a"]), fail(done["b"])) == []
     assert row(redis_engine, "c").state is State.CANCELLED
-    assert [edge.child for edge in redis_engine.queries.edges(["a"])] == ["good"]
+    assert [edge.child for edge in redis_engine.flow_store.edges(["a"])] == ["good"]
 
 
 def test_a_settle_looks_at_no_kin_where_there_is_none(quiet_store: RedisEngine, quiet_redis: RedisServer) -> None:

@@ -17,6 +17,7 @@ from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
+from headrace.runtime.retention.last_run import store_last_run
 from headrace.runtime.retention.sweep_task import RetentionTask
 from tests.conformance.redis.servers import OwnRedis
 from tests.support.builders import (
@@ -27,6 +28,7 @@ from tests.support.builders import (
     claim,
     claim_one,
     ids,
+    kinds,
     lease_of,
     new_job,
     row,
@@ -105,8 +107,8 @@ def test_an_insert_whose_answer_was_lost_knows_its_own_jobs_again(
     with lost_answers(monkeypatch, 1) as told:
         fresh = engine.insert([new_job(f"j{number}") for number in range(size)], all_or_nothing=all_or_nothing, now=NOW)
     assert len(told) == 1
-    assert fresh == [True] * size
-    assert engine.queries.count(EVERYTHING) == size
+    assert kinds(fresh) == ["new"] * size
+    assert engine.queries.count(EVERYTHING).jobs == size
 
 
 def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_again(
@@ -117,7 +119,7 @@ def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_aga
     forget_idle = engine.connections._close_idle
     monkeypatch.setattr(engine.connections, "_close_idle", lambda: (forget_idle(), server.client.script_flush()))
     with lost_answers(monkeypatch, 1):
-        assert engine.insert([new_job("job")], all_or_nothing=True, now=NOW) == [True]
+        assert kinds(engine.insert([new_job("job")], all_or_nothing=True, now=NOW)) == ["new"]
     assert sorted(rows(engine)) == ["before", "job"]
 
 
@@ -127,7 +129,7 @@ def test_a_repeated_insert_still_tells_what_was_taken_before(
     engine.insert([new_job("b")], now=NOW)
     batch = [new_job("a"), new_job("b"), new_job("a"), new_job("c")]
     with lost_answers(monkeypatch, 1):
-        assert engine.insert(batch, now=NOW) == [True, False, False, True]
+        assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "taken", "new"]
     assert sorted(rows(engine)) == ["a", "b", "c"]
 
 
@@ -144,7 +146,7 @@ def test_an_insert_that_never_gets_an_answer_is_an_outage(engine: RedisEngine, m
     engine.prepare()
     with lost_answers(monkeypatch, 2), pytest.raises(EngineUnavailable, match="the line went dead"):
         engine.insert([new_job("job")], now=NOW)
-    assert engine.insert([new_job("job")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["taken"]
 
 
 def test_an_exchange_whose_answer_was_lost_is_not_repeated(
@@ -240,7 +242,7 @@ def test_a_server_that_forgot_the_scripts_is_told_them_again(engine: RedisEngine
     server.client.script_flush()
     assert ids(claim(engine)) == ["job"]
     server.client.script_flush()
-    assert engine.insert([new_job("job")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["taken"]
 
 
 def test_more_threads_than_connections_wait_for_their_turn(server: OwnRedis, engine: RedisEngine) -> None:
@@ -253,7 +255,7 @@ def test_more_threads_than_connections_wait_for_their_turn(server: OwnRedis, eng
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert narrow.queries.count(EVERYTHING) == 20
+    assert narrow.queries.count(EVERYTHING).jobs == 20
     clients = [client for client in server.client.client_list() if client["cmd"] == "evalsha"]
     assert len(clients) <= 3
     narrow.close()
@@ -313,12 +315,12 @@ def lease_of_running(engine: RedisEngine) -> Any:
 def test_what_makes_room_works_without_memory(full: RedisEngine) -> None:
     assert len(full.queries.move(Filter(states=(State.PENDING,)), Trigger.DELETE, 9, now=NOW)) == 1
     with pytest.raises(EngineUnavailable):
-        full.retention_store.record(RetentionRun(at=NOW, duration=1))
+        store_last_run(full.document_store, RetentionRun(at=NOW, duration=1))
     maintenance_task = RetentionTask(full, Settings(), 60.0, lambda: None)
     while maintenance_task.do() == 0.0:  # they ended long ago, by the server's clock
         pass
-    assert full.queries.count(Filter(states=(State.COMPLETED, State.CANCELLED))) == 0
-    assert full.queries.count(Filter(states=(State.FAILED,))) == 1
+    assert full.queries.count(Filter(states=(State.COMPLETED, State.CANCELLED))).jobs == 0
+    assert full.queries.count(Filter(states=(State.FAILED,))).jobs == 1
 
 
 def test_a_replica_says_so() -> None:
@@ -382,7 +384,7 @@ def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis
 
 def test_facts_tell_what_is_there(engine: RedisEngine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    facts = engine.facts()
+    facts = engine.maintenance.facts()
     assert (facts["engine"], facts["jobs"], facts["prefix"], facts["role"]) == ("redis", 1, "headrace", "master")
     assert (facts["append_only_file"], facts["eviction"]) == ("on", "noeviction")
 

@@ -13,7 +13,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis import queries
 from headrace.engines.redis.engine import RedisEngine
 from headrace.engines.redis.script_loader import load
-from tests.conformance.jobs.test_find_anything import found, matches, population, questions
+from tests.conformance.core.test_find_anything import found, matches, population, questions
 from tests.support.builders import EVERYTHING, NOW, new_job
 from tests.support.engines import StoreUnderTest
 
@@ -23,7 +23,7 @@ HOUR = 3_600_000
 
 def stored(engine: Engine, seed: int) -> list[JobRow]:
     jobs = population(Random(seed))
-    engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs])
+    engine.transfer.import_records([JobExport(job, [], []) for job in jobs])
     return jobs
 
 
@@ -31,7 +31,7 @@ def check(engine: Engine, jobs: list[JobRow], which: Filter) -> None:
     expected = [job.id for job in reversed(jobs) if matches(job, which)]
     assert found(engine, which, 30, None) == expected, which
     assert found(engine, which, 7, 40) == expected, which
-    assert engine.queries.count(which) == len(expected), which
+    assert engine.queries.count(which).jobs == len(expected), which
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_strides_and_conditions_of_many_jobs_are_put_together_in_order(engine: E
         "j0003",
     ]
     assert all_of(Filter(states=(State.PENDING,), tag="old")) == []
-    assert engine.queries.count(Filter(states=(State.PENDING,), tag="even", queue="b")) == 434
+    assert engine.queries.count(Filter(states=(State.PENDING,), tag="even", queue="b")).jobs == 434
 
 
 def test_a_search_ends_where_it_was_told_to(engine: Engine) -> None:
@@ -115,14 +115,14 @@ def test_jobs_of_other_hours_do_not_match(engine: Engine) -> None:
     which = hours(engine)
     expected = names_of((3, 4, 0), (2, 29, 0), (1, 29, 0), (0, 29, 10))
     assert found(engine, which, 4, 100) == found(engine, which, 100, None) == expected
-    assert engine.queries.count(which) == len(expected)
+    assert engine.queries.count(which).jobs == len(expected)
 
 
 @pytest.mark.usefixtures("in_haste")
 def test_jobs_of_whole_hours_are_counted_once_though_others_take_too_long(engine: Engine) -> None:
     which = hours(engine)
-    assert engine.queries.count(which) == 85
-    assert engine.queries.count_up_to(which, 1000).jobs == 85
+    assert engine.queries.count(which).jobs == 85
+    assert engine.queries.count(which, 1000).jobs == 85
 
 
 def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +130,8 @@ def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monke
     monkeypatch.setattr(queries, "_SCAN_SIZE", 20)
     which = hours(engine)
     engine.queries.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Trigger.DELETE, 10, now=NOW)
-    assert engine.queries.count(which) == 81
-    assert engine.queries.count(Filter(since=which.since)) == 135
+    assert engine.queries.count(which).jobs == 81
+    assert engine.queries.count(Filter(since=which.since)).jobs == 135
 
 
 def test_an_hour_that_goes_on_is_seldom_written_and_found_whole(store: StoreUnderTest) -> None:

@@ -17,7 +17,19 @@ from headrace.engines.redis import script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.redis.test_layout import Inside, any_outcome
 from tests.support import servers
-from tests.support.builders import EVERYTHING, HOUR, LEASE, NOW, SECOND, candidate, new_job, only, per_second, want
+from tests.support.builders import (
+    EVERYTHING,
+    HOUR,
+    LEASE,
+    NOW,
+    SECOND,
+    candidate,
+    insert_unique,
+    new_job,
+    only,
+    per_second,
+    want,
+)
 from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.servers import RedisServer
 
@@ -100,7 +112,7 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
             for number in range(5)
         ]
         engine.insert(jobs, now=now)
-        engine.insert_unique([candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
+        insert_unique(engine, [candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
         if turn % 7 == 3:
             rules = QueueRules(
                 strategy=chance.choice([None, "fifo", "lifo", "weighted_random", "fresh_first"]),
@@ -110,8 +122,8 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
                 concurrency=chance.choice([None, 4]),
                 key_concurrency=chance.choice([None, 2]),
             )
-            engine.queries.set_queue_rules(chance.choice("ab"), rules)
-            engine.queries.set_task_rules(
+            engine.rule_store.set_rules(chance.choice("ab"), rules)
+            engine.rule_store.set_rules(
                 chance.choice(["x", 'y"\\/\n']), TaskRules(chance.random() < 0.3, None, chance.choice([None, 3]))
             )
         chance.shuffle(held)
@@ -133,7 +145,7 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
     for queue in "ab":
         waiting = [job for job in everything if job.queue == queue and job.state is State.PENDING]
         which = Filter(queue=queue, states=(State.PENDING,))
-        assert engine.queries.count(which) == len(waiting)
+        assert engine.queries.count(which).jobs == len(waiting)
         assert {job.id for job in engine.queries.find(which, 1000).jobs} == {job.id for job in waiting}
         assert {job.id for job in engine.queries.peek(queue, 1000)} == {job.id for job in waiting}
         depth = [
@@ -164,8 +176,8 @@ def test_a_job_that_is_damaged_in_its_lane_is_passed_over(store: StoreUnderTest)
 def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(store: StoreUnderTest) -> None:
     engine, inside = store.open(), Inside(store.address)
     engine.insert([new_job(name, lane='["c:k","r:k"]') for name in ("runs", "waits")], now=NOW)
-    engine.queries.set_queue_rules("default", QueueRules(rate=per_second(1, 5)))
-    engine.queries.set_task_rules("other", TaskRules(paused=True))
+    engine.rule_store.set_rules("default", QueueRules(rate=per_second(1, 5)))
+    engine.rule_store.set_rules("other", TaskRules(paused=True))
     assert [claimed.id for claimed in engine.exchange([], want(), now=NOW).claims] == ["runs"]
     with open(
         (script_loader.__file__ or "").replace("script_loader.py", "scripts/lib/base.lua"), encoding="utf-8"
@@ -188,7 +200,7 @@ def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(stor
 
 def test_buckets_that_have_rested_are_forgotten(store: StoreUnderTest) -> None:
     engine, inside = store.open(), Inside(store.address)
-    engine.queries.set_queue_rules("default", QueueRules(key_rate=per_second(1, 5)))
+    engine.rule_store.set_rules("default", QueueRules(key_rate=per_second(1, 5)))
     engine.insert([new_job(f"j{number}", lane=lane_of([Limit("rate", f"k{number}")])) for number in range(20)], now=NOW)
     assert len(engine.exchange([], want(), now=NOW).claims) == 20
     engine.reap(0, now=NOW + SECOND)
@@ -204,7 +216,7 @@ def test_rules_of_queues_that_a_worker_does_not_serve_are_not_even_read(
     engine: RedisEngine = quiet_store
     client: Any = servers.redis_connection(quiet_redis.url)
     engine.insert([new_job("a", queue="plain"), new_job("b", queue="ruled"), new_job("c", queue="plain")], now=NOW)
-    engine.queries.set_queue_rules("ruled", QueueRules(concurrency=1, rate=per_second(1, 5)))
+    engine.rule_store.set_rules("ruled", QueueRules(concurrency=1, rate=per_second(1, 5)))
 
     def reads_of_sets() -> int:
         return int(client.info("commandstats").get("cmdstat_smembers", {"calls": 0})["calls"])
@@ -223,7 +235,7 @@ def test_with_ageing_what_is_remembered_of_lanes_does_not_grow_with_time(store: 
     """Levels pass, for ever new ones: to remember who was served last at each would never end."""
     engine = store.open()
     assert isinstance(engine, RedisEngine)
-    engine.queries.set_queue_rules("default", QueueRules(ageing=SECOND))
+    engine.rule_store.set_rules("default", QueueRules(ageing=SECOND))
     engine.insert([new_job(f"j{n:02}", lane=f'["r:{n % 3}"]', run_at=NOW + n * HOUR) for n in range(30)], now=NOW)
     sizes = set()
     for n in range(29):

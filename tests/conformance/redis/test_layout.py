@@ -27,6 +27,7 @@ from tests.support.builders import (
     claim,
     fail,
     ids,
+    kinds,
     lease_of,
     log,
     new_job,
@@ -246,8 +247,8 @@ def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside:
 def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None:
     one, other = store.open(), RedisEngine(f"{store.address}.more")
     one.insert([new_job("job")], now=NOW)
-    assert other.queries.count(EVERYTHING) == 0
-    assert other.insert([new_job("job", payload='["other"]')], now=NOW) == [True]
+    assert other.queries.count(EVERYTHING).jobs == 0
+    assert kinds(other.insert([new_job("job", payload='["other"]')], now=NOW)) == ["new"]
     bell = other.listen("work")
     one.ring("work")
     assert not bell.wait(0.05)
@@ -258,29 +259,29 @@ def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None
 
 def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnderTest, inside: Inside) -> None:
     engine = store.open()
-    assert engine.schema() == (0, 1)
+    assert engine.maintenance.schema() == (0, 1)
     assert engine.migrate() == ["0001_initial"]
     assert engine.migrate() == []
-    assert engine.schema() == (1, 1)
+    assert engine.maintenance.schema() == (1, 1)
     inside.client.set(inside.key("version"), 8)
     before = inside.names()
     newer = store.open()
     for act in (
         lambda: newer.insert([new_job("job")], now=NOW),
         newer.migrate,
-        lambda: newer.queries.count(EVERYTHING),
+        lambda: newer.queries.count(EVERYTHING).jobs,
     ):
         with pytest.raises(Exception, match="version 8, written by a newer headrace") as caught:
             act()
         assert type(caught.value).__name__ == "SchemaMismatch"
-    assert newer.schema() == (8, 1)
+    assert newer.maintenance.schema() == (8, 1)
     assert inside.names() == before
 
 
 def test_a_store_of_before_the_first_release_is_refused_with_what_to_do(store: StoreUnderTest, inside: Inside) -> None:
     inside.client.set(inside.key("schema"), 1)
     engine = store.open()
-    for act in (engine.migrate, lambda: engine.insert([new_job("job")], now=NOW), engine.facts):
+    for act in (engine.migrate, lambda: engine.insert([new_job("job")], now=NOW), engine.maintenance.facts):
         with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new prefix; nothing was changed"):
             act()
     assert inside.names() == {"schema"}
@@ -329,7 +330,7 @@ def test_the_oldest_pending_job_is_found_among_all_priorities(redis_engine: Redi
 @pytest.mark.slow
 def test_ten_thousand_jobs_are_one_commit(redis_engine: RedisEngine, inside: Inside) -> None:
     jobs = [new_job(f"j{number}", queue=f"q{number % 3}", tags=("t",)) for number in range(10_000)]
-    assert redis_engine.insert(jobs, all_or_nothing=True, now=NOW) == [True] * 10_000
+    assert kinds(redis_engine.insert(jobs, all_or_nothing=True, now=NOW)) == ["new"] * 10_000
     claims = redis_engine.exchange([], want(10_000), now=NOW).claims
     assert len(claims) == 10_000
     assert redis_engine.renew(worker_row(), [lease_of(c) for c in claims], LEASE, now=NOW).lost == frozenset()
@@ -383,7 +384,7 @@ def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     looks.clear()
     assert [job.id for job in redis_engine.queries.find(Filter(text="needle"), 10).jobs] == ["j1800", "j71", "j70"]
     assert 20 <= len(looks) <= 22
-    assert redis_engine.queries.count(Filter(text="needle")) == 3
+    assert redis_engine.queries.count(Filter(text="needle")).jobs == 3
     page = redis_engine.queries.find(Filter(text="needle"), 2)
     assert [job.id for job in page.jobs] == ["j1800", "j71"]
     assert [job.id for job in redis_engine.queries.find(Filter(text="needle"), 2, page.cursor).jobs] == ["j70"]
@@ -428,7 +429,7 @@ def test_what_is_rare_is_found_at_the_first_look(redis_engine: RedisEngine, look
     looks.clear()
     assert [job.id for job in engine.queries.find(which, 10).jobs] == ["rare"]
     assert looks == ["jobs/search_jobs"]
-    assert engine.queries.count(which) == 1
+    assert engine.queries.count(which).jobs == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -454,7 +455,7 @@ def test_jobs_are_found_by_their_time_in_whatever_order_they_came(redis_engine: 
                 if at >= (which.since or 0) and at < (which.until or FAR_AWAY)
             ]
             assert [job.id for job in redis_engine.queries.find(which, 1000).jobs] == expected
-            assert redis_engine.queries.count(which) == len(expected)
+            assert redis_engine.queries.count(which).jobs == len(expected)
 
 
 def test_depths_look_at_no_job(redis_engine: RedisEngine, inside: Inside) -> None:
@@ -474,7 +475,7 @@ def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Ins
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",))
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    [letter] = engine.dead_letters.latest(["failed"])
+    [letter] = engine.dead_letters.get(job_ids=["failed"])
     engine.dead_letters.resolve([letter.id], "cancelled", now=NOW)
     for state in FINAL:
         found = engine.retention_store.finished("default", state, NOW + 1, 10)
@@ -559,7 +560,9 @@ def test_long_histories_are_read_some_at_a_time(
 
     monkeypatch.setattr(redis_engine.staleness_store._database.connections, "run", listened_to)
     found = {job.id: job for job in redis_engine.staleness_store.by_age(everything(NOW + HOUR), 100).jobs}
-    assert found == {name: job_age_of(row(redis_engine, name), redis_engine.queries.history(name)) for name in names}
+    assert found == {
+        name: job_age_of(row(redis_engine, name), redis_engine.queries.details(name).history) for name in names
+    }
     assert len(asked) > 1
     assert max(asked) < 5 + 6, "it stops after the history that was enough"
 
@@ -578,7 +581,7 @@ def test_a_zero_character_is_a_character_like_others(redis_engine: RedisEngine) 
     assert (found.id, found.payload, found.metadata) == (NUL, NUL, NUL)
     (claimed,) = engine.exchange([], only(f"q{NUL}", worker=f"w{NUL}"), now=NOW).claims
     settle(engine, fail(claimed, reason=NUL))
-    assert engine.queries.history(NUL)[0].detail == NUL
+    assert engine.queries.details(NUL).history[0].detail == NUL
     assert [job.id for job in engine.queries.find(Filter(worker=f"w{NUL}"), 5).jobs] == [NUL]
     assert engine.transfer.export_dead_letters("", 5)[0].reason == NUL
 
@@ -588,10 +591,14 @@ def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEn
     engine.insert([new_job("job")], now=NOW)
     assert engine.queries.get([lone, "job"])[0].id == "job"
     assert engine.queries.finished([lone, "job"]) == {lone}
-    assert (engine.queries.history(lone), engine.queries.logs(lone), engine.queries.peek(lone, 5)) == ([], [], [])
+    assert (engine.queries.details(lone).history, engine.queries.details(lone).logs, engine.queries.peek(lone, 5)) == (
+        [],
+        [],
+        [],
+    )
     for which in (Filter(ids=(lone,)), Filter(queue=lone), Filter(task=lone), Filter(tag=lone), Filter(text=lone)):
         assert engine.queries.find(which, 5).jobs == []
-        assert engine.queries.count(which) == 0
+        assert engine.queries.count(which).jobs == 0
         assert engine.queries.move(which, Trigger.DELETE, 5, now=NOW) == []
     assert (engine.schedule_store.get(lone), engine.schedule_store.occurrences(lone)) == (None, [])
     assert not engine.schedule_store.delete(lone)
@@ -619,5 +626,5 @@ def test_large_versions_and_checksums_are_exact(redis_engine: RedisEngine) -> No
     stale = succeed(claimed)
     assert settle(redis_engine, stale) == [stale]
     assert f"version {version + 1}, the job is at {version + 2}" in (
-        redis_engine.queries.history("job")[0].detail or ""
+        redis_engine.queries.details("job").history[0].detail or ""
     )

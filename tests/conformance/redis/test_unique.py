@@ -31,6 +31,7 @@ from tests.support.builders import (
     claim,
     fail,
     firing,
+    insert_unique,
     new_job,
     one_version_on,
     retry,
@@ -93,7 +94,7 @@ def test_a_job_is_found_by_its_key_in_every_state_and_after_each_move(
     for event in (None, Trigger.CANCEL, Trigger.REVIVE, Trigger.CANCEL, Trigger.REVIVE):
         if event is not None:
             engine.queries.move(EVERYTHING, event, 1, now=NOW)
-        (result,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
+        (result,) = insert_unique(engine, [candidate("new", where=ANY_STATE)], now=NOW)
         assert (result.kind, result.id) == ("existing", "job")
         check_keys(engine, client)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
@@ -104,7 +105,7 @@ def test_a_job_is_found_by_its_key_in_every_state_and_after_each_move(
 def test_jobs_without_a_key_leave_no_trace_of_one(redis_engine: RedisEngine, client: Any) -> None:
     for number, state in enumerate(State):
         bring(redis_engine, state, state.value, priority=number)
-    redis_engine.insert_unique([candidate("ruled", key=None), UniqueInsert(new_job("free"))], now=NOW)
+    insert_unique(redis_engine, [candidate("ruled", key=None), UniqueInsert(new_job("free"))], now=NOW)
     assert key_sets(redis_engine, client) == {}
 
 
@@ -117,7 +118,7 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
         now += chance.choice([0, 1, SECOND, LEASE, HOUR])
         batch = [any_candidate(chance, f"j{turn}-{number}", now) for number in range(4)]
         expected = expected_places(engine, batch)
-        results = engine.insert_unique(batch, now=now)
+        results = insert_unique(engine, batch, now=now)
         assert [(result.kind, result.id) for result in results[:1]] == expected
         chance.shuffle(held)
         outcomes = [
@@ -186,13 +187,13 @@ def fits(job: JobRow, condition: UniqueCondition) -> bool:
 def test_finished_jobs_are_put_aside_and_not_looked_at_again(redis_engine: RedisEngine, client: Any) -> None:
     engine = redis_engine
     for number in range(20):
-        (result,) = engine.insert_unique([candidate(f"j{number}")], now=NOW + number)
+        (result,) = insert_unique(engine, [candidate(f"j{number}")], now=NOW + number)
         assert result.kind == "new"
         settle(engine, succeed(claim(engine, now=NOW + number)[0], at=NOW + number))
     sets = key_sets(engine, client)
     assert (len(sets["unique:key"]), len(sets["unique_done:completed:key"])) == (1, 19)
     recent = UniqueCondition((State.COMPLETED,), finished_since=NOW + 5)
-    (result,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
+    (result,) = insert_unique(engine, [candidate("new", where=(recent,))], now=NOW + HOUR)
     assert (result.kind, result.id) == ("existing", "j19")
     assert sorted(key_sets(engine, client)) == ["unique_done:completed:key"]
 
@@ -213,7 +214,7 @@ def test_the_newest_is_the_last_that_was_submitted_not_the_last_that_finished(re
     for at, claimed in enumerate(reversed(claim(engine))):
         settle(engine, succeed(claimed, at=NOW + at))
     for _ in range(2):  # found where they were, and then where they were put
-        (result,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
+        (result,) = insert_unique(engine, [candidate("new", where=ANY_STATE)], now=NOW)
         assert (result.kind, result.id) == ("existing", "c")
 
 
@@ -222,7 +223,7 @@ def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisE
     for number, put_aside in enumerate((False, True)):
         bring(engine, State.COMPLETED, f"j{number}", unique_key=f"k{number}")
         if put_aside:
-            engine.insert_unique([candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
+            insert_unique(engine, [candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
     assert sorted(key_sets(engine, client)) == ["unique:k0", "unique_done:completed:k1"]
     engine.retention_store.delete([Lease(row.id, row.version) for row in rows(engine).values()])
     assert (rows(engine), key_sets(engine, client)) == ({}, {})
@@ -235,7 +236,7 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     job_exports = engine.transfer.export_jobs(0, 100)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
-    assert engine.transfer.import_jobs(job_exports) == len(State)
+    assert engine.transfer.import_records(job_exports) == len(State)
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
         "unique:key": len(OPEN),
@@ -271,10 +272,10 @@ def test_an_admission_whose_answer_was_lost_knows_its_own_jobs_again(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch, act: Any
 ) -> None:
     engine = redis_engine
-    engine.insert_unique([candidate("there", key="theirs")], now=NOW)
+    insert_unique(engine, [candidate("there", key="theirs")], now=NOW)
     batch = [candidate("a", act), candidate("b"), candidate("c", key="theirs"), candidate("a"), candidate("there")]
     with lost_answer(monkeypatch):
-        results = engine.insert_unique(batch, now=NOW)
+        results = insert_unique(engine, batch, now=NOW)
     assert [(result.kind, result.id) for result in results] == [
         ("new", "a"),
         ("existing", "a"),
@@ -289,16 +290,16 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.queries.set_queue_rules("default", QueueRules(max_length=2))
+    engine.rule_store.set_rules("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
-        results = engine.insert_unique(
-            [candidate("a", "refuse"), candidate("b", "refuse", key="b")], all_or_nothing=True, now=NOW
+        results = insert_unique(
+            engine, [candidate("a", "refuse"), candidate("b", "refuse", key="b")], all_or_nothing=True, now=NOW
         )
     assert [result.kind for result in results] == ["new", "new"]
     with lost_answer(monkeypatch), pytest.raises(DuplicateJob, match="'a'"):
-        engine.insert_unique([candidate("c", "refuse")], all_or_nothing=True, now=NOW)
+        insert_unique(engine, [candidate("c", "refuse")], all_or_nothing=True, now=NOW)
     with lost_answer(monkeypatch), pytest.raises(QueueFull, match="at most 2 waiting jobs and has 2; 1 more"):
-        engine.insert_unique([candidate("c", key="c")], all_or_nothing=True, now=NOW)
+        insert_unique(engine, [candidate("c", key="c")], all_or_nothing=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -306,9 +307,9 @@ def test_a_replacement_whose_answer_was_lost_says_so(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.insert_unique([candidate("a")], now=NOW)
+    insert_unique(engine, [candidate("a")], now=NOW)
     with lost_answer(monkeypatch):
-        (result,) = engine.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
+        (result,) = insert_unique(engine, [candidate("b", "replace", payload="[2]")], now=NOW)
     assert (result.kind, result.id) == ("replaced", "a")
     assert (row(engine, "a").payload, sorted(rows(engine))) == ("[2]", ["a"])
 
@@ -318,19 +319,19 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
 ) -> None:
     """Its answer is lost, and before it can ask again somebody else replaces the job."""
     engine, other = store.open(), store.open()
-    other.insert_unique([candidate("warm", key="warm")], now=NOW)
+    insert_unique(other, [candidate("warm", key="warm")], now=NOW)
     assert isinstance(engine, RedisEngine)
     engine.prepare()
     forget_idle = engine.connections._close_idle
 
     def replace_meanwhile() -> None:
         monkeypatch.undo()
-        other.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
+        insert_unique(other, [candidate("b", "replace", payload="[2]")], now=NOW)
         forget_idle()
 
     with lost_answer(monkeypatch):
         monkeypatch.setattr(engine.connections, "_close_idle", replace_meanwhile)
-        (result,) = engine.insert_unique([candidate("a")], all_or_nothing=True, now=NOW)
+        (result,) = insert_unique(engine, [candidate("a")], all_or_nothing=True, now=NOW)
     assert (result.kind, result.id) == ("new", "a")
     assert row(engine, "a").payload == "[2]"
 
@@ -379,7 +380,7 @@ def test_a_job_that_two_firings_of_one_call_name_is_stored_once(redis_engine: Re
     both = [firing(schedule(name), new_job("a", payload=name)) for name in ("one", "two")]
     assert times.fire(both, now=NOW) == [True, True]
     assert [job.payload for job in rows(redis_engine).values()] == ["one"]
-    assert redis_engine.queries.count(EVERYTHING) == len(claim(redis_engine)) == 1
+    assert redis_engine.queries.count(EVERYTHING).jobs == len(claim(redis_engine)) == 1
 
 
 def test_a_schedule_may_fire_twice_in_one_call(redis_engine: RedisEngine) -> None:

@@ -57,7 +57,7 @@ def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[J
 def age_of(engine: Engine, job_id: str = "job") -> JobAge:
     """What the walk tells of this job, which is what its row and history tell."""
     (found,) = [job for job in walk(engine) if job.id == job_id]
-    assert found == job_age_of(row(engine, job_id), engine.queries.history(job_id))
+    assert found == job_age_of(row(engine, job_id), engine.queries.details(job_id).history)
     return found
 
 
@@ -254,10 +254,10 @@ def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, sta
     stored = row(engine)
     assert (stored.state, stored.reason, stored.finished_at) == (State.FAILED, "staleness_timeout", LATER)
     assert (stored.version, stored.attempt, stored.lease_until) == (before.version + 1, before.attempt, None)
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert (entry.event, entry.source, entry.target) == (Trigger.STALE, state, State.FAILED)
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
-    dead_letters = engine.dead_letters.latest(["job"])
+    dead_letters = engine.dead_letters.get(job_ids=["job"])
     assert len(dead_letters) == (action == "dead")
     for dead_letter in dead_letters:
         assert (dead_letter.reason, dead_letter.status, dead_letter.fingerprint) == (
@@ -276,7 +276,7 @@ def test_a_job_that_moved_on_is_left_alone(engine: Engine, action: OnStale) -> N
     seen = row(engine).version
     claimed = claim_one(engine)
     assert not mark_stale(engine, action, version=seen)
-    assert (row(engine).state, engine.queries.history("job")) == (State.RUNNING, [])
+    assert (row(engine).state, engine.queries.details("job").history) == (State.RUNNING, [])
     assert settle(engine, succeed(claimed)) == []
     assert not mark_stale(engine, action)
     assert not mark_stale(engine, action, "nowhere", 1)
@@ -296,7 +296,7 @@ def test_a_review_changes_nothing_and_is_filed_once_for_a_version(engine: Engine
     assert mark_stale(engine, "review")
     assert not mark_stale(engine, "review")
     assert row(engine) == before
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.source, entry.target) == ("review", "pending", "pending")
     assert (entry.version, entry.at, entry.detail) == (before.version, LATER, "too long (review)")
     claimed = claim_one(engine, now=LATER)
@@ -317,14 +317,14 @@ def test_a_batch_is_one_commit_and_one_bad_apple_does_not_spoil_it(engine: Engin
     ]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, False, False, True, True, False]
     assert [row(engine, f"j{number}").state for number in range(4)] == ["failed", "pending", "pending", "failed"]
-    assert [dead_letter.job_id for dead_letter in engine.dead_letters.latest(["j0", "j1", "j2", "j3"])] == ["j0"]
+    assert [dead_letter.job_id for dead_letter in engine.dead_letters.get(job_ids=["j0", "j1", "j2", "j3"])] == ["j0"]
     assert engine.staleness_store.mark_stale([], now=LATER) == []
 
 
 def test_a_dead_letter_that_is_pending_gives_way_to_the_new_one(engine: Engine) -> None:
     """Such as of a job that was revived from a store that knows no desk, or by hand at the same moment."""
     settle(engine, fail(submit_and_claim(engine)))
-    (first,) = engine.dead_letters.latest(["job"])
+    (first,) = engine.dead_letters.get(job_ids=["job"])
     engine.dead_letters.resolve([first.id], "manually_resolved", now=NOW)
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert mark_stale(engine, "dead")
@@ -338,7 +338,7 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
     pending = DeadLetterRow(
         "0" * 32, "job", "work", "default", "old", NOW, "pending", None, None, "{}", notes='[{"at":1,"text":"kept"}]'
     )
-    assert engine.transfer.import_dead_letters([pending]) == 1
+    assert engine.transfer.import_records([pending]) == 1
     batch = [StaleAction(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, True]
     found = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",)), 10)
@@ -351,7 +351,7 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
 
 def test_children_are_decided_as_with_any_failure(engine: Engine) -> None:
     plant_chain(engine, "job", "child", "grandchild")
-    engine.insert_graph([child("hardy")], [Dependency("job", "hardy", "run")], now=NOW)
+    engine.insert([child("hardy")], edges=[Dependency("job", "hardy", "run")], now=NOW)
     assert mark_stale(engine, "dead")
     assert row(engine, "child").state is State.CANCELLED
     assert row(engine, "grandchild").state is State.CANCELLED

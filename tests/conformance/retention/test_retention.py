@@ -11,7 +11,7 @@ from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport, StoreStatus
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.dead_letters.builders import dead, pending
 from tests.conformance.flows.dependency_builders import child, plant_chain, the
@@ -22,6 +22,7 @@ from tests.support.builders import (
     bring,
     claim_one,
     fail,
+    kinds,
     log,
     new_job,
     row,
@@ -119,7 +120,9 @@ def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
     check_held(engine, "job", held=True)
     engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
     check_held(engine, "job", held=False)
-    assert [one.status for one in engine.dead_letters.latest(["job"])] == ["manually_resolved"]  # it outlives its job
+    assert [one.status for one in engine.dead_letters.get(job_ids=["job"])] == [
+        "manually_resolved"
+    ]  # it outlives its job
 
 
 def test_a_job_stays_as_long_as_a_child_is_open(engine: Engine) -> None:
@@ -135,21 +138,21 @@ def test_a_job_stays_as_long_as_a_child_is_open(engine: Engine) -> None:
 
 
 def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None:
-    engine.insert_graph([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert([new_job("a", flow="f"), new_job("b", flow="f")], edges=[], flow=FlowRow("f", "flow", NOW), now=NOW)
     complete_next = claim_one(engine)
     settle(engine, succeed(complete_next))
     check_held(engine, "a", held=True)
     settle(engine, succeed(claim_one(engine)))
     check_held(engine, "a", held=False)
-    assert [tally.flow.id for tally in engine.queries.flows(5)] == ["f"]
+    assert [tally.flow.id for tally in engine.flow_store.flows(5)] == ["f"]
     check_held(engine, "b", held=False)
-    assert engine.queries.flows(5) == []
+    assert engine.flow_store.flows(5) == []
 
 
 def test_a_flow_does_not_stay_for_another_one(engine: Engine) -> None:
-    engine.insert_graph([new_job("a", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert([new_job("a", flow="f")], edges=[], flow=FlowRow("f", "flow", NOW), now=NOW)
     settle(engine, succeed(claim_one(engine)))
-    engine.insert_graph([new_job("b", flow="g")], [], FlowRow("g", "flow", NOW), now=NOW)
+    engine.insert([new_job("b", flow="g")], edges=[], flow=FlowRow("g", "flow", NOW), now=NOW)
     check_held(engine, "a", held=False)
 
 
@@ -167,7 +170,7 @@ def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -
 
 
 def test_a_flow_stays_whole_as_long_as_a_dead_letter_of_it_is_pending(engine: Engine) -> None:
-    engine.insert_graph([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert([new_job("a", flow="f"), new_job("b", flow="f")], edges=[], flow=FlowRow("f", "flow", NOW), now=NOW)
     settle(engine, succeed(claim_one(engine)))
     settle(engine, fail(claim_one(engine)))
     check_held(engine, "a", held=True)
@@ -220,16 +223,21 @@ def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     settle(engine, fail(claimed))
     engine.dead_letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
     engine.retention_store.delete([lease(engine)])
-    assert (rows(engine), engine.queries.history("job"), engine.queries.logs("job"), engine.queries.steps("job")) == (
+    assert (
+        rows(engine),
+        engine.queries.details("job").history,
+        engine.queries.details("job").logs,
+        engine.queries.details("job").steps,
+    ) == (
         {},
         [],
         [],
         [],
     )
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
     assert engine.queries.finished(["job"]) == {"job"}
-    assert engine.insert([new_job("job", tags=("red",))], now=NOW) == [True]
-    assert engine.queries.history("job") == []
+    assert kinds(engine.insert([new_job("job", tags=("red",))], now=NOW)) == ["new"]
+    assert engine.queries.details("job").history == []
 
 
 def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
@@ -271,34 +279,21 @@ def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
     complete(engine, "other")
     packed = {
         job_export.job.id: job_export
-        for job_export in engine.retention_store.export_jobs(["job", "nowhere", "other", "job"])
+        for job_export in engine.transfer.export_jobs(ids=["job", "nowhere", "other", "job"])
     }
     expected = {job_export.job.id: job_export for job_export in engine.transfer.export_jobs(0, 10)}
     assert packed == expected
     assert isinstance(packed["job"], JobExport)
     assert (len(packed["job"].history), len(packed["job"].logs), len(packed["job"].steps)) == (2, 1, 1)
-    assert engine.retention_store.export_jobs([]) == []
+    assert engine.transfer.export_jobs(ids=[]) == []
 
 
 def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
-    engine.insert_graph([new_job("p"), child("c")], [], now=NOW)
+    engine.insert([new_job("p"), child("c")], all_or_nothing=True, now=NOW)
     complete(engine, "job", priority=9)
     before = row(engine)
-    job_exports = engine.retention_store.export_jobs(["job"])
+    job_exports = engine.transfer.export_jobs(ids=["job"])
     engine.retention_store.delete([lease(engine)])
-    assert engine.transfer.import_jobs(job_exports) == 1
+    assert engine.transfer.import_records(job_exports) == 1
     assert row(engine).result == before.result
     assert row(engine).version == before.version
-
-
-# -- the record
-
-
-def test_what_a_sweep_did_is_recorded_over_what_was_before(engine: Engine) -> None:
-    assert engine.retention_store.last() is None
-    engine.retention_store.record(RetentionRun(at=NOW, duration=5, archived=1))
-    latest = RetentionRun(
-        at=NOW + 1, duration=7, archived=2, deleted=3, dead_letters=4, partition="2026-W46", dropped=["2026-W20"]
-    )
-    engine.retention_store.record(latest)
-    assert engine.retention_store.last() == latest

@@ -13,7 +13,14 @@ import pytest
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.wakeup.local import PollBell
 from headrace.errors import EngineUnavailable
-from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job
+from tests.support.builders import (
+    EVERYTHING,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+)
 from tests.support.waiting import PATIENCE
 
 
@@ -43,14 +50,14 @@ def test_an_exception_undoes_the_whole_transaction_and_frees_the_file(engine: Sq
 
     with pytest.raises(KeyError):
         fail_half_way()
-    assert engine.queries.count(EVERYTHING) == 1
-    assert engine.insert([new_job("next")], now=NOW) == [True]
+    assert engine.queries.count(EVERYTHING).jobs == 1
+    assert kinds(engine.insert([new_job("next")], now=NOW)) == ["new"]
 
 
 def test_reads_are_not_held_up_by_a_write_and_see_only_what_is_committed(engine: SqliteEngine) -> None:
     with engine.store.writing() as db:
         db.execute("DELETE FROM headrace_jobs")
-        assert engine.queries.count(EVERYTHING) == 1
+        assert engine.queries.count(EVERYTHING).jobs == 1
 
 
 def test_a_listener_without_a_socket_notices_what_was_stored_while_its_connection_was_closed(
@@ -121,7 +128,7 @@ def test_a_file_that_is_deleted_or_replaced_takes_no_more_jobs(
         with pytest.raises(EngineUnavailable, match="deleted or replaced"):
             engine.queries.count(EVERYTHING)
     engine.close()
-    assert engine.insert([new_job("anew")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("anew")], now=NOW)) == ["new"]
 
 
 def test_a_file_that_is_put_back_goes_on(engine: SqliteEngine) -> None:
@@ -129,7 +136,7 @@ def test_a_file_that_is_put_back_goes_on(engine: SqliteEngine) -> None:
     with pytest.raises(EngineUnavailable, match="deleted or replaced"):
         engine.insert([new_job("next")], now=NOW)
     away.rename(engine.store.path)
-    assert engine.insert([new_job("next")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("next")], now=NOW)) == ["new"]
 
 
 def test_tables_that_are_gone_are_told_in_our_words(engine: SqliteEngine) -> None:

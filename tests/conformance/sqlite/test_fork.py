@@ -12,7 +12,12 @@ import pytest
 
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite_file.database import _forks
-from tests.support.builders import NOW, new_job, states
+from tests.support.builders import (
+    NOW,
+    kinds,
+    new_job,
+    states,
+)
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE
 
@@ -29,7 +34,7 @@ def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(folder: Path, end
         engine.insert([new_job("early")], now=NOW)
         pipe.send("stored")
         pipe.recv()
-        return engine.insert([new_job("late")], now=NOW)
+        return kinds(engine.insert([new_job("late")], now=NOW))
 
     child = Child(act)
     assert child.hear() == "stored"
@@ -44,7 +49,7 @@ def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(folder: Path, end
     looking = SqliteEngine(path)
     found = set(states(looking))
     looking.close()
-    assert answer == [True]
+    assert answer == ["new"]
     assert {"before", "early", "late"} <= found
 
 
@@ -63,14 +68,14 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(folde
     writer = threading.Thread(target=write)
     writer.start()
     inside.wait()
-    child = Child(lambda _: engine.insert([new_job("child")], now=NOW))
+    child = Child(lambda _: kinds(engine.insert([new_job("child")], now=NOW)))
     forked.set()
     writer.join()
     answer = child.hear()
     child.end()
     found = set(states(engine))
     engine.close()
-    assert answer == [True]
+    assert answer == ["new"]
     assert found == {"before", "child"}
 
 
@@ -101,7 +106,7 @@ def test_threads_that_fork_at_once_neither_hang_nor_leave_a_store_halted(folder:
     assert not any(forker.is_alive() for forker in forkers)
     assert codes == [0] * 160
     for engine in engines:
-        assert engine.insert([new_job("after")], now=NOW) == [True]
+        assert kinds(engine.insert([new_job("after")], now=NOW)) == ["new"]
         engine.close()
 
 
@@ -109,8 +114,8 @@ def test_a_fork_inside_the_hooks_of_a_fork_sets_nothing_going_too_early(folder: 
     engine = SqliteEngine(folder / "q.db")
     engine.insert([new_job("before")], now=NOW)
     _forks.before()
-    child = Child(lambda _: engine.insert([new_job("child")], now=NOW))
-    assert child.hear() == [True]
+    child = Child(lambda _: kinds(engine.insert([new_job("child")], now=NOW)))
+    assert child.hear() == ["new"]
     child.end()
     seen: list[bool] = []
     looking = threading.Thread(target=lambda: seen.append(engine.store._lock.acquire(blocking=False)))

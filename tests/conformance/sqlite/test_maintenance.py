@@ -18,7 +18,12 @@ from headrace.engines.sqlite import health
 from headrace.engines.sqlite import maintenance as care_module
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite_file.database import scalar
-from tests.support.builders import NOW, claim_one, new_job
+from tests.support.builders import (
+    NOW,
+    claim_one,
+    kinds,
+    new_job,
+)
 from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -69,18 +74,18 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
     leases = [Lease(job.id, job.version) for job in engine.queries.find(Filter(), 500).jobs]
     engine.maintenance.checkpoint()
-    file, other, written_beside = Path(engine.store.path), store.open(), list[bool]()
+    file, other, written_beside = Path(engine.store.path), store.open(), list[str]()
     before, write_back = file.stat().st_mtime_ns, engine.store.write_back
 
     def beside_others() -> None:
-        written_beside.extend(other.insert([new_job("beside")], now=NOW))
+        written_beside.extend(kinds(other.insert([new_job("beside")], now=NOW)))
         write_back()
 
     engine.retention_store = SqlRetentionStore(engine, beside_others)
     assert len(engine.retention_store.delete(leases[:200])) == 200
     assert (file.stat().st_mtime_ns, written_beside) == (before, [])
     assert len(engine.retention_store.delete(leases[200:])) == 300
-    assert written_beside == [True]
+    assert written_beside == ["new"]
     assert file.stat().st_mtime_ns > before
 
 
@@ -129,7 +134,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
     assert free() > 0, "some is kept for what comes"
     engine.maintenance.optimize()
     assert free() == 0
-    assert engine.queries.count(Filter()) == 500
+    assert engine.queries.count(Filter()).jobs == 500
 
 
 def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
@@ -199,7 +204,7 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
     assert finding.code == "outgrown_busy"
     assert "9%" in finding.sentence
     assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
-    assert engine.facts()["late_writes"] == "9.0% of 10000"
+    assert engine.maintenance.facts()["late_writes"] == "9.0% of 10000"
     assert engine.maintenance.store_load(NOW).busy == 0.09
     assert engine.maintenance.store_load(NOW + 2 * HOUR).busy == 0
 
@@ -221,7 +226,7 @@ def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(engine: Sqlit
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
         assert scalar(db, "SELECT count(*) FROM headrace_jobs") == 2000
         assert scalar(db, "PRAGMA integrity_check") == "ok"
-    assert engine.queries.count(Filter(states=(State.PENDING,))) == 2000 + steps
+    assert engine.queries.count(Filter(states=(State.PENDING,))).jobs == 2000 + steps
 
 
 def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: SqliteEngine, tmp_path: Path) -> None:
@@ -233,7 +238,7 @@ def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: S
     assert [row.id for row in other.queries.get(["old", "new"])] == ["old"]
     other.insert([new_job("newer")], now=NOW)
     assert claim_one(engine).id == "old"
-    assert engine.facts()["journal_mode"] == "wal"
+    assert engine.maintenance.facts()["journal_mode"] == "wal"
 
 
 def test_a_changed_schema_is_found(engine: SqliteEngine) -> None:

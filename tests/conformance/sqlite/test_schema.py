@@ -14,7 +14,15 @@ from headrace.engines.shared.sql_files import Migration
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable, SchemaMismatch
-from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, want
+from tests.support.builders import (
+    EVERYTHING,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    want,
+)
 
 ALL_MIGRATIONS = [f"{migration.version:04d}_{migration.name}" for migration in schema.MIGRATIONS]
 
@@ -68,9 +76,9 @@ def newer_code(monkeypatch: pytest.MonkeyPatch) -> list[Migration]:
 
 
 def test_a_fresh_file_is_made_ready_by_its_first_use(engine: SqliteEngine) -> None:
-    assert engine.schema() == (0, schema.CURRENT)
+    assert engine.maintenance.schema() == (0, schema.CURRENT)
     engine.insert([new_job("job")], now=NOW)
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
 
 
 def test_a_fresh_file_is_made_ready_even_where_migrations_are_by_hand(path: Path) -> None:
@@ -83,14 +91,14 @@ def test_a_fresh_file_is_made_ready_even_where_migrations_are_by_hand(path: Path
 @pytest.mark.parametrize("first", ["desk", "workers", "bell", "reap", "sign off"])
 def test_any_operation_may_be_the_first(engine: SqliteEngine, first: str) -> None:
     acts = {
-        "desk": lambda: engine.queries.count(EVERYTHING),
+        "desk": lambda: engine.queries.count(EVERYTHING).jobs,
         "workers": engine.queries.workers,
         "bell": lambda: engine.listen("work").close(),
         "reap": lambda: engine.reap(1, now=NOW),
         "sign off": lambda: engine.unregister_worker("w1"),
     }
     acts[first]()
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
 
 
 def test_migrations_are_numbered_without_gaps_and_in_order() -> None:
@@ -116,7 +124,7 @@ def test_many_may_open_a_fresh_file_at_once(path: Path, round: int) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert engines[0].queries.count(EVERYTHING) == 4
+    assert engines[0].queries.count(EVERYTHING).jobs == 4
     for engine in engines:
         engine.close()
 
@@ -127,7 +135,7 @@ def test_many_may_open_a_fresh_file_at_once(path: Path, round: int) -> None:
 def test_migrate_tells_what_it_did_and_does_it_once(engine: SqliteEngine) -> None:
     assert engine.migrate() == ALL_MIGRATIONS
     assert engine.migrate() == []
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
 
 
 def test_an_older_file_is_brought_up_to_date_and_keeps_its_jobs(path: Path, newer_code: list[Migration]) -> None:
@@ -137,7 +145,7 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_jobs(path: Path, newe
         made_by_current(path)
     engine = SqliteEngine(path)
     assert ids(claim(engine)) == ["job"]
-    assert engine.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
     engine.close()
     assert 'INSERT INTO "headrace_next" VALUES(1);' in dump(path)
 
@@ -156,7 +164,7 @@ def test_an_older_file_is_refused_where_migrations_are_by_hand(path: Path, newer
     assert str(path) in str(caught.value)
     assert dump(path) == untouched
     assert engine.migrate() == [f"{schema.CURRENT:04d}_next"]
-    assert engine.insert([new_job("other")], now=NOW) == [True]
+    assert kinds(engine.insert([new_job("other")], now=NOW)) == ["new"]
     engine.close()
 
 
@@ -168,7 +176,7 @@ def test_a_newer_file_is_refused_in_words_and_left_untouched(path: Path) -> None
     acts = (
         lambda: engine.insert([new_job("other")], now=NOW),
         lambda: claim(engine),
-        lambda: engine.queries.count(EVERYTHING),
+        lambda: engine.queries.count(EVERYTHING).jobs,
         lambda: engine.reap(1, now=NOW),
         engine.migrate,
         lambda: engine.listen("work"),
@@ -178,7 +186,7 @@ def test_a_newer_file_is_refused_in_words_and_left_untouched(path: Path) -> None
             act()
         assert str(schema.CURRENT + 7) in str(caught.value)
         assert "Upgrade" in str(caught.value)
-    assert engine.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
     engine.close()
     assert dump(path) == untouched
 
@@ -194,7 +202,12 @@ def test_a_file_of_before_the_first_release_is_refused_with_what_to_do(path: Pat
         db.execute("CREATE TABLE headrace_bonds (child INTEGER)")
     untouched = dump(path)
     engine = SqliteEngine(path)
-    for act in (engine.migrate, lambda: engine.insert([new_job("job")], now=NOW), lambda: claim(engine), engine.facts):
+    for act in (
+        engine.migrate,
+        lambda: engine.insert([new_job("job")], now=NOW),
+        lambda: claim(engine),
+        engine.maintenance.facts,
+    ):
         with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new file; nothing was changed"):
             act()
     engine.close()
@@ -226,7 +239,7 @@ def test_a_migration_that_fails_on_a_fresh_file_leaves_it_fresh(path: Path, monk
     engine = SqliteEngine(path)
     with pytest.raises(sqlite3.OperationalError):
         engine.migrate()
-    assert engine.schema()[0] == 0
+    assert engine.maintenance.schema()[0] == 0
     engine.close()
     assert [line for line in dump(path) if "headrace" in line] == []
 

@@ -34,11 +34,6 @@ def test_the_store_is_gone_with_its_folder_when_it_is_closed(engine: SqliteEngin
     assert not folder.exists()
 
 
-def test_a_store_without_connections_keeps_its_jobs(engine: SqliteEngine) -> None:
-    engine.disconnect()
-    assert set(states(engine)) == {"job"}
-
-
 @needs_fork
 def test_a_child_that_closes_the_engine_leaves_its_parent_the_store(engine: SqliteEngine) -> None:
     child = Child(lambda _: engine.close())
@@ -73,7 +68,7 @@ def test_a_store_nobody_closed_goes_with_its_engine() -> None:
     engine = SqliteEngine(None)
     engine.insert([new_job("job")], now=NOW)
     folder = engine.store.path.parent
-    engine.disconnect()
+    engine.store.close()
     del engine
     gc.collect()
     assert not folder.exists()

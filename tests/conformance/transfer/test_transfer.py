@@ -34,6 +34,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    kinds,
     lease_of,
     log,
     new_job,
@@ -63,7 +64,7 @@ every_notice = pytest.mark.parametrize("store_status", [MOVED, ARRIVING], ids=la
 
 
 def carry(source: Engine, target: Engine) -> int:
-    return target.transfer.import_jobs(source.transfer.export_jobs(0, 1000))
+    return target.transfer.import_records(source.transfer.export_jobs(0, 1000))
 
 
 def without_seq(job: JobRow) -> JobRow:
@@ -115,12 +116,12 @@ def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
             StoreStatus("arriving", "there", -5),
         ):
             if wrong != before:
-                assert not other.transfer.replace_status(wrong, store_status)
+                assert not other.transfer.set_status(store_status, expected=wrong)
                 assert engine.transfer.store_status() == before
-        assert other.transfer.replace_status(before, store_status)
+        assert other.transfer.set_status(store_status, expected=before)
         assert engine.transfer.store_status() == store_status
     engine.transfer.set_status(None)
-    assert engine.insert([new_job("job")]) == [True], "the door is open again"
+    assert kinds(engine.insert([new_job("job")])) == ["new"], "the door is open again"
 
 
 def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest) -> None:
@@ -129,7 +130,9 @@ def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest
         engines[0].transfer.set_status(before)
         with ThreadPoolExecutor(len(engines)) as worker_state:
             tries = [
-                worker_state.submit(engine.transfer.replace_status, before, StoreStatus("arriving", "elsewhere", place))
+                worker_state.submit(
+                    engine.transfer.set_status, StoreStatus("arriving", "elsewhere", place), expected=before
+                )
                 for place, engine in enumerate(engines, 1)
             ]
         [winner] = [place for place, each in enumerate(tries, 1) if each.result()]
@@ -154,15 +157,15 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
     assert records
     target.transfer.set_status(store_status)
     for unpack in (
-        lambda: target.transfer.import_jobs(job_exports, "here"),
-        lambda: target.transfer.import_dead_letters(records, "here"),
+        lambda: target.transfer.import_records(job_exports, "here"),
+        lambda: target.transfer.import_records(records, "here"),
     ):
         with pytest.raises(CopyFinished):
             unpack()
     assert target.transfer.export_jobs(0, 10) == []
     assert target.transfer.export_dead_letters("", 10) == []
     target.transfer.set_status(StoreStatus("arriving", "here", 1))
-    assert target.transfer.import_jobs(job_exports, "here") == target.transfer.import_dead_letters(records, "here") == 1
+    assert target.transfer.import_records(job_exports, "here") == target.transfer.import_records(records, "here") == 1
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -238,8 +241,8 @@ def test_jobs_are_deleted_where_they_came_from_but_not_where_they_arrive(engine:
 def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: StoreStatus | None) -> None:
     engine.transfer.set_status(MOVED)
     engine.transfer.set_status(after)
-    assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
-    assert engine.insert([new_job("a")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("a"), new_job("b")], now=NOW)) == ["new", "new"]
+    assert kinds(engine.insert([new_job("a")], now=NOW)) == ["taken"]
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("c"), new_job("a")], all_or_nothing=True, now=NOW)
 
@@ -274,7 +277,7 @@ def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnder
         assert refused.acquire(timeout=PATIENCE), "a producer was not refused"
         thread.join(PATIENCE)
     assert there == {"first", *accepted}
-    assert engine.queries.count(EVERYTHING) == len(there)
+    assert engine.queries.count(EVERYTHING).jobs == len(there)
 
 
 @every_notice
@@ -309,14 +312,14 @@ def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderT
         thread.start()
     started.wait(PATIENCE)
     running = Filter(states=(State.RUNNING,))
-    while engine.queries.count(running) < 40:
+    while engine.queries.count(running).jobs < 40:
         assert all(thread.is_alive() for thread in threads)
     engine.transfer.set_status(store_status)
-    then = engine.queries.count(running)
+    then = engine.queries.count(running).jobs
     closed.set()
     for thread in threads:
         thread.join(PATIENCE)
-    assert engine.queries.count(running) == then < 3000
+    assert engine.queries.count(running).jobs == then < 3000
 
 
 @every_notice
@@ -329,7 +332,7 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_st
     answer = engine.exchange([succeed(done), retry(again, LATER)], None, [log(lost, "still here")], now=NOW)
     assert answer.refused == []
     assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.RUNNING}
-    assert [line.message for line in engine.queries.logs("lost")] == ["still here"]
+    assert [line.message for line in engine.queries.details("lost").logs] == ["still here"]
     liveness.close()
 
 
@@ -439,7 +442,7 @@ def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
     engine.transfer.set_status(store_status)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [False, False]
     assert contents(engine) == before
-    assert engine.dead_letters.latest(["old", "older"]) == []
+    assert engine.dead_letters.get(job_ids=["old", "older"]) == []
     engine.transfer.set_status(None)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [True, True]
 
@@ -485,9 +488,9 @@ def test_a_parcel_is_the_job_with_everything_that_was_filed_about_it(engine: Eng
     engine.insert([new_job("second")], now=NOW)
     first, second = engine.transfer.export_jobs(0, 10)
     assert [first.job, second.job] == [row(engine, "first"), row(engine, "second")]
-    assert first.history == engine.queries.history("first")
+    assert first.history == engine.queries.details("first").history
     assert [history_row.error_message for history_row in first.history] == ["once", "twice"]
-    assert first.logs == engine.queries.logs("first")
+    assert first.logs == engine.queries.details("first").logs
     assert [line.message for line in first.logs] == ["one", "two"]
     assert (second.history, second.logs) == ([], [])
 
@@ -549,10 +552,9 @@ def test_the_desk_finds_what_was_unpacked(engine: Engine, target: Engine) -> Non
     for which in (Filter(tag="red"), Filter(tag="ö'\"x"), Filter(task="work"), Filter(text="ßß"), Filter(worker="w1")):
         found = [job.id for job in theirs.find(which, 100).jobs]
         assert found == [job.id for job in ours.find(which, 100).jobs] != []
-        assert theirs.count(which) == len(found)
+        assert theirs.count(which).jobs == len(found)
     for job_id in rows(engine):
-        assert theirs.history(job_id) == ours.history(job_id)
-        assert theirs.logs(job_id) == ours.logs(job_id)
+        assert theirs.details(job_id) == ours.details(job_id)
     everybody = set(rows(engine))
     assert theirs.finished(everybody) == ours.finished(everybody)
     assert [queue.name for queue in theirs.queues()] == [queue.name for queue in ours.queues()]
@@ -592,7 +594,7 @@ def test_time_goes_on_for_unpacked_jobs(engine: Engine, target: Engine) -> None:
 def test_operators_move_unpacked_jobs(engine: Engine, target: Engine) -> None:
     bring_every_state(engine)
     carry(engine, target)
-    target.transfer.import_dead_letters(engine.transfer.export_dead_letters("", 100))
+    target.transfer.import_records(engine.transfer.export_dead_letters("", 100))
     over = sum(job.state in FINAL for job in rows(target).values())
     assert len(target.queries.move(EVERYTHING, Trigger.REVIVE, 100, now=NOW)) == over
     assert {letter.status for letter in target.transfer.export_dead_letters("", 100)} == {"requeued"}
@@ -632,9 +634,9 @@ def test_to_unpack_the_same_again_changes_nothing(engine: Engine, target: Engine
 
 
 def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
-    assert engine.transfer.import_jobs([]) == 0
-    assert engine.transfer.import_dead_letters([]) == 0
-    engine.transfer.import_queues([])
+    assert engine.transfer.import_records([]) == 0
+    assert engine.transfer.import_records([]) == 0
+    engine.transfer.import_records([])
     assert engine.queries.queues() == []
 
 
@@ -653,20 +655,20 @@ def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: Stor
     job_exports = source.transfer.export_jobs(0, 400)
     assert target.transfer.store_status() is None  # its tables are there: to make them is not what is tried here
     start = threading.Barrier(2)
-    submitted: list[bool] = []
+    submitted: list[str] = []
 
     def produce() -> None:
         start.wait(PATIENCE)
         for job_export in reversed(job_exports):
-            submitted.extend(producer.insert([new_job(job_export.job.id)], now=NOW))
+            submitted.extend(kinds(producer.insert([new_job(job_export.job.id)], now=NOW)))
 
     thread = threading.Thread(target=produce)
     thread.start()
     start.wait(PATIENCE)
-    unpacked = sum(target.transfer.import_jobs(job_exports[place : place + 20]) for place in range(0, 400, 20))
+    unpacked = sum(target.transfer.import_records(job_exports[place : place + 20]) for place in range(0, 400, 20))
     thread.join(PATIENCE)
-    assert unpacked + sum(submitted) == 400
-    assert target.queries.count(EVERYTHING) == 400
+    assert unpacked + submitted.count("new") == 400
+    assert target.queries.count(EVERYTHING).jobs == 400
 
 
 # -- queues
@@ -677,7 +679,7 @@ def test_queues_arrive_with_their_settings(engine: Engine) -> None:
     engine.queries.pause_queue("old", True)
     engine.queries.pause_queue("open", False)
     came = [QueueRow("new ☃", True, NOW - HOUR), QueueRow("old", False, NOW - HOUR), QueueRow("open", True, NOW)]
-    engine.transfer.import_queues(came)
+    engine.transfer.import_records(came)
     assert engine.queries.queues() == came
     engine.insert([new_job("b", queue="new ☃")], now=NOW)
     assert ids(claim(engine)) == ["a"]
@@ -717,30 +719,30 @@ def test_dead_letters_arrive_as_they_were(engine: Engine, target: Engine) -> Non
     engine.queries.move(Filter(ids=("j1",)), Trigger.REVIVE, 1, by="me", now=NOW)
     packed = engine.transfer.export_dead_letters("", 10)
     assert sorted(found.status for found in packed) == ["pending", "pending", "requeued"]
-    assert target.transfer.import_dead_letters(packed) == 3
+    assert target.transfer.import_records(packed) == 3
     assert target.transfer.export_dead_letters("", 10) == packed
-    assert target.transfer.import_dead_letters(packed) == 0
+    assert target.transfer.import_records(packed) == 0
     assert target.transfer.export_dead_letters("", 10) == packed
 
 
 def test_a_dead_letter_that_is_there_is_left_as_it_is(engine: Engine) -> None:
     mine = letter("a", "job", "requeued")
-    assert engine.transfer.import_dead_letters([mine]) == 1
+    assert engine.transfer.import_records([mine]) == 1
     other = letter("b", "other")
-    assert engine.transfer.import_dead_letters([letter("a", "another job"), other]) == 1
+    assert engine.transfer.import_records([letter("a", "another job"), other]) == 1
     assert engine.transfer.export_dead_letters("", 10) == [mine, other]
 
 
 def test_one_dead_letter_is_pending_for_a_job(engine: Engine) -> None:
-    assert engine.transfer.import_dead_letters([letter("a", "job"), letter("c", "job", "requeued")]) == 2
-    assert engine.transfer.import_dead_letters([letter("b", "job")]) == 0
+    assert engine.transfer.import_records([letter("a", "job"), letter("c", "job", "requeued")]) == 2
+    assert engine.transfer.import_records([letter("b", "job")]) == 0
     assert [found.id for found in engine.transfer.export_dead_letters("", 10)] == ["a", "c"]
 
 
 def test_an_unpacked_job_that_fails_again_has_one_pending_letter(engine: Engine, target: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     carry(engine, target)
-    target.transfer.import_dead_letters(engine.transfer.export_dead_letters("", 10))
+    target.transfer.import_records(engine.transfer.export_dead_letters("", 10))
     target.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(target, fail(claim_one(target), reason="second"))
     found = {found.status: found.reason for found in target.transfer.export_dead_letters("", 10)}

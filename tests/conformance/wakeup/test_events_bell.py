@@ -8,8 +8,9 @@ import pytest
 
 from headrace.core.events.log import EventGroup
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger
-from headrace.engines.protocol.engine import Bell, Engine
-from tests.conformance.jobs.test_every_event import ACTS, EXPIRES, is_expected
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
+from tests.conformance.core.test_every_event import ACTS, EXPIRES, is_expected
 from tests.support.builders import NOW, bring, fail, new_job, settle, submit_and_claim, succeed, worker_row
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE, eventually
@@ -45,7 +46,7 @@ def a_late_settle(engine: Engine) -> Callable[[], object]:
 def a_resolved_letter(engine: Engine) -> Callable[[], object]:
     claimed = submit_and_claim(engine)
     settle(engine, fail(claimed))
-    (letter,) = engine.dead_letters.latest([claimed.id])
+    (letter,) = engine.dead_letters.get(job_ids=[claimed.id])
     return lambda: engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
 
 

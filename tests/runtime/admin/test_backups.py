@@ -7,7 +7,11 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import (
+    Callable,
+    Iterator,
+    Sequence,
+)
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -23,6 +27,7 @@ from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.maintenance import StoreView
+from headrace.engines.protocol.transfer import Record
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
 from tests.runtime.transfer.store_contents import contents, dead_letters, fill, without_nul
@@ -67,9 +72,9 @@ def test_a_backup_of_any_store_restores_to_any_store(
     fill(source, JOBS)
     now = source.clock.now()
     flow_jobs = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
-    source.insert_graph(flow_jobs, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
-    source.queries.set_queue_rules("mail", QueueRules(max_length=9_000_000))
-    source.queries.set_task_rules("work", TaskRules(concurrency=7))
+    source.insert(flow_jobs, edges=[Dependency("parent", "child", "hold")], flow=FlowRow("f", "flow", now))
+    source.rule_store.set_rules("mail", QueueRules(max_length=9_000_000))
+    source.rule_store.set_rules("work", TaskRules(concurrency=7))
     source.schedule_store.put(schedule("tick"), new=True)
     source.renew(worker_row("old", seen_at=now), [], 0)
     before, running = without_nul(contents(source)), states(source)
@@ -87,11 +92,11 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert {rows(target)[name].attempt for name in ran} == {0}, "no attempt is lost"
     assert dead_letters(target) == dead_letters(source)
     assert target.queries.queues() == source.queries.queues()
-    assert target.queries.tasks() == source.queries.tasks()
+    assert target.rule_store.tasks() == source.rule_store.tasks()
     assert target.schedule_store.all() == source.schedule_store.all()
-    assert target.queries.edges(["child"]) == source.queries.edges(["child"])
-    assert [summary.flow for summary in target.queries.flows(9)] == [
-        summary.flow for summary in source.queries.flows(9)
+    assert target.flow_store.edges(["child"]) == source.flow_store.edges(["child"])
+    assert [summary.flow for summary in target.flow_store.flows(9)] == [
+        summary.flow for summary in source.flow_store.flows(9)
     ]
     assert target.queries.workers() == []
     assert target.transfer.store_status() is None
@@ -108,7 +113,7 @@ def test_a_restored_store_goes_on(make_store: Callable[[str, str], Engine], sour
     assert sorted(claim.id for claim in again) == ["a", "b"]
     assert source.exchange([succeed(claim) for claim in again], None).refused == []
     source.insert([new_job("c")])
-    assert source.queries.count(Filter(states=(State.COMPLETED,))) == 2
+    assert source.queries.count(Filter(states=(State.COMPLETED,))).jobs == 2
 
 
 def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
@@ -121,7 +126,7 @@ def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
     assert states(source) == {"old": State.CANCELLED, "new": State.PENDING}
     assert backups.restore(source, folder / "copy.db", replace_all=True).jobs == 1
     assert states(source) == {"old": State.PENDING}
-    assert source.queries.count(Filter(tag="t")) == 1
+    assert source.queries.count(Filter(tag="t")).jobs == 1
 
 
 def test_a_process_that_enqueued_before_a_restore_may_go_on(engine_name: str, folder: Path) -> None:
@@ -252,7 +257,11 @@ class _Busy:
             engine.staleness_store,
             self,
         )
-        self.document_store = engine.document_store
+        self.document_store, self.flow_store, self.rule_store = (
+            engine.document_store,
+            engine.flow_store,
+            engine.rule_store,
+        )
 
     def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         found = self.engine.transfer.export_jobs(after, 1)
@@ -268,7 +277,7 @@ class _Busy:
 def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engine, folder: Path, moment: int) -> None:
     """Redis is read job by job: parent and child may be of different moments."""
     flow_jobs = [new_job("parent"), new_job("child", state=State.WAITING), new_job("grandchild", state=State.WAITING)]
-    source.insert_graph(flow_jobs, [Dependency("parent", "child"), Dependency("child", "grandchild")])
+    source.insert(flow_jobs, edges=[Dependency("parent", "child"), Dependency("child", "grandchild")])
 
     def go_on(page: int) -> None:
         if page == moment:
@@ -298,13 +307,13 @@ def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(so
     def go_on(page: int) -> None:
         source.insert([new_job(f"late-{page}")])
         if page == 1:
-            source.insert_graph([new_job("helper")], [Dependency("helper", "two")])
+            source.insert([new_job("helper")], edges=[Dependency("helper", "two")])
 
     view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
     backups._fill(folder / "copy.db", view, None, in_use=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert states(copy) == {"one": State.PENDING, "two": State.WAITING, "helper": State.PENDING}
-        assert copy.queries.edges(["two"]) == [Dependency("helper", "two")]
+        assert copy.flow_store.edges(["two"]) == [Dependency("helper", "two")]
 
 
 @pytest.mark.engines("postgres", "redis")
@@ -314,17 +323,17 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
     fill(source, JOBS)
     backups.take(source, folder / "copy.db")
     before = without_nul(contents(source))
-    real, calls = type(source.transfer).import_jobs, 0
+    real, calls = type(source.transfer).import_records, 0
 
-    def fails_later(self: object, job_exports: list[JobExport]) -> int:
+    def fails_later(self: object, records: Sequence[Record]) -> int:
         nonlocal calls
-        if isinstance(self, type(source.transfer)):
+        if isinstance(self, type(source.transfer)) and isinstance(records[0], JobExport):
             calls += 1
             if calls == 3:
                 raise ConnectionError("cut off")
-        return real(self, job_exports)  # type: ignore[arg-type]
+        return real(self, records)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(source.transfer), "import_jobs", fails_later)
+    monkeypatch.setattr(type(source.transfer), "import_records", fails_later)
     with pytest.raises(ConnectionError):
         backups.restore(source, folder / "copy.db", replace_all=True)
     monkeypatch.undo()

@@ -181,7 +181,7 @@ def test_a_run_without_its_lease_stores_nothing_and_begins_nothing(app: Headrace
     assert job.cancel()
     gate.open()
     refused.wait_until_reached()
-    assert app.engine.queries.steps(job.id) == []
+    assert app.engine.queries.details(job.id).steps == []
     assert till.done == []
 
 
@@ -189,13 +189,13 @@ def test_a_run_reads_its_steps_once_and_one_without_any_never(
     app: Headrace, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[str] = []
-    read = app.engine.queries.steps
+    read = app.engine.queries.details
 
-    def counted(job_id: str) -> Any:
+    def counted(job_id: str, **parts: Any) -> Any:
         reads.append(job_id)
-        return read(job_id)
+        return read(job_id, **parts)
 
-    monkeypatch.setattr(app.engine.queries, "steps", counted)
+    monkeypatch.setattr(app.engine.queries, "details", counted)
 
     @app.task
     def stepping() -> None:
@@ -279,8 +279,8 @@ def test_steps_are_copied_to_another_store(app: Headrace, till: Till) -> None:
         job = order.enqueue()
         eventually(lambda: job.refresh().state == "scheduled", "the wait")
     with Headrace("memory://") as elsewhere:
-        elsewhere.engine.transfer.import_jobs(app.engine.transfer.export_jobs(0, 10))
-        assert elsewhere.engine.queries.steps(job.id) == app.engine.queries.steps(job.id)
+        elsewhere.engine.transfer.import_records(app.engine.transfer.export_jobs(0, 10))
+        assert elsewhere.engine.queries.details(job.id).steps == app.engine.queries.details(job.id).steps
         elsewhere.task(name="order")(order.function)
         assert elsewhere.signal(job.id, "paid")
         with elsewhere.worker(concurrency=1):
@@ -311,7 +311,7 @@ def test_a_store_that_is_away_for_a_moment_costs_no_step(
     job.result(PATIENCE)
     assert till.done == ["charge"]
     engine: Engine = app.engine
-    assert [step.name for step in engine.queries.steps(job.id)] == ["charge"]
+    assert [step.name for step in engine.queries.details(job.id).steps] == ["charge"]
 
 
 @pytest.mark.parametrize("kind", ["step", "astep"])

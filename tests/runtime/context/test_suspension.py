@@ -79,7 +79,7 @@ def test_a_sleep_counts_from_the_run_that_first_came_to_it(app: Headrace, worker
     @app.task(retry=SOON)
     def order() -> None:
         current_job().sleep(0.01)
-        ends.append(app.engine.queries.steps(current_job().id)[0])
+        ends.append(app.engine.queries.details(current_job().id).steps[0])
         if current_job().attempt == 1:
             raise OSError("away")
 
@@ -282,4 +282,4 @@ def test_an_event_that_came_while_the_run_went_on_is_found_before_it_gives_up(
 
     job = order.enqueue()
     assert job.result(PATIENCE) == 7
-    assert [step.kind for step in app.engine.queries.steps(job.id)].count("event") == 1
+    assert [step.kind for step in app.engine.queries.details(job.id).steps].count("event") == 1

@@ -399,7 +399,7 @@ def age(app: Headrace, seconds: float) -> None:
     rows = engine.dead_letters.find(DeadLetterFilter(), 100)
     engine.dead_letters.purge(STATUSES, app.clock.now() + 1000, 100)
     older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
-    engine.transfer.import_dead_letters([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
+    engine.transfer.import_records([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
 
 
 def test_dead_letters_are_requeued_automatically_when_due(app: Headrace, failed: Making) -> None:

@@ -570,7 +570,7 @@ def test_a_spool_takes_no_job_that_waits_for_others(url: str, folder: Path, monk
     with Headrace(url, spool=str(folder / "spool.db")) as app:
         give = app.task(name="give")(lambda value=None: value)
         parent = give.enqueue()
-        monkeypatch.setattr(app.engine, "insert_graph", away)
+        monkeypatch.setattr(app.engine, "insert", away)
         with pytest.raises(EngineUnavailable, match="away"):
             give.enqueue(parent)
         with pytest.raises(EngineUnavailable, match="away"):

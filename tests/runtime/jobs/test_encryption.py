@@ -58,9 +58,9 @@ def app(open_app: Callable[..., Headrace]) -> Headrace:
 def stored(app: Headrace) -> str:
     """All that the store says of its jobs."""
     rows = app.engine.queries.find(Filter(), 1000).jobs
-    logs = [app.engine.queries.logs(row.id) for row in rows]
-    steps = [app.engine.queries.steps(row.id) for row in rows]
-    history = [app.engine.queries.history(row.id) for row in rows]
+    logs = [app.engine.queries.details(row.id).logs for row in rows]
+    steps = [app.engine.queries.details(row.id).steps for row in rows]
+    history = [app.engine.queries.details(row.id).history for row in rows]
     dead_letters = app.engine.dead_letters.find(DeadLetterFilter(), 1000)
     return msgspec.json.encode([rows, logs, steps, history, dead_letters, app.engine.schedule_store.all()]).decode()
 

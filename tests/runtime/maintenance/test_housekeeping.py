@@ -31,9 +31,9 @@ def test_a_worker_trims_the_logs_and_the_histories_of_its_jobs(url: str) -> None
             job.retry()
             job.update(priority=number)
             job.cancel()
-        assert len(app.engine.queries.history(job.id)) > 100
+        assert len(app.engine.queries.details(job.id).history) > 100
         with app.worker():  # it looks through what is there as soon as it begins
-            eventually(lambda: len(app.engine.queries.history(job.id)) == 20, "a short history")
+            eventually(lambda: len(app.engine.queries.details(job.id).history) == 20, "a short history")
             eventually(lambda: len(job.logs()) == 30, "a short log")
         assert job.state == "cancelled"
 
@@ -73,10 +73,10 @@ def test_no_history_is_trimmed_while_the_store_is_closed(app: Headrace) -> None:
     app.engine.transfer.set_status(StoreStatus("arriving", "elsewhere", 1))
     maintenance_task = HistoryTrim(app.engine, "history", 20)
     assert maintenance_task.do() > 0
-    assert len(app.engine.queries.history("job")) == 30
+    assert len(app.engine.queries.details("job").history) == 30
     app.engine.transfer.set_status(None)
     maintenance_task.do()
-    assert len(app.engine.queries.history("job")) == 20
+    assert len(app.engine.queries.details("job").history) == 20
 
 
 @pytest.mark.engines("sqlite")

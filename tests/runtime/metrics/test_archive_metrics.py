@@ -13,6 +13,7 @@ from headrace.core.metrics.cells import OTHERS, MetricCell, total
 from headrace.core.retention.archive import partition_of
 from headrace.core.retention.retention import RetentionRun
 from headrace.engines.postgres.engine import PostgresEngine
+from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
 from tests.support import servers
@@ -103,7 +104,7 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
     [event] = app.events(types="archive.*", follow=False)
     assert (event.type, event.data["error"], event.data["archived"]) == ("archive.failed", "OSError: no room", 2)
     assert (app.metrics.value("archive_failures"), app.metrics.value("archived")) == (1, 2)
-    last = app.engine.retention_store.last()
+    last = last_run(app.engine.document_store)
     assert isinstance(last, RetentionRun)
     assert last.error == "OSError: no room"
 

@@ -33,6 +33,7 @@ from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.errors import EngineUnavailable, StoreMoved
+from headrace.runtime.retention.last_run import last_run, store_last_run
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_task import RetentionTask
@@ -328,8 +329,8 @@ def test_a_single_call_is_removed_also_by_a_worker_that_never_ran_one(
         RetentionTask(app.engine, app.settings, 1.0, lambda: app.services.archive, queues)
         for queues in ({"default"}, ())
     )
-    app.engine.retention_store.record(
-        RetentionRun(at=clock.now(), duration=1, until=clock.now() + 10_000)
+    store_last_run(
+        app.engine.document_store, RetentionRun(at=clock.now(), duration=1, until=clock.now() + 10_000)
     )  # it is another's turn
     assert seen.do() > 0
     clock.advance(60)
@@ -624,7 +625,7 @@ def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
 ) -> None:
     job = work.enqueue(1)
     drain(app)
-    [job_export] = app.engine.retention_store.export_jobs([job.id])
+    [job_export] = app.engine.transfer.export_jobs(ids=[job.id])
     archive_of(app).add([row_of(job_export)], "weekly")
     clock.advance(20 * DAY)
     job.retry()
@@ -710,7 +711,7 @@ def test_after_a_long_run_for_nothing_all_workers_rest_and_not_only_the_one_that
 
 def test_a_record_of_a_wrong_clock_blocks_no_run(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
     last = RetentionRun(at=clock.now() + 9 * DAY * 1000, duration=1, until=clock.now() + 10 * DAY * 1000)
-    app.engine.retention_store.record(last)
+    store_last_run(app.engine.document_store, last)
     work.enqueue()
     drain(app)
     assert RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive).do() == 0.0
@@ -814,13 +815,13 @@ def test_a_walk_that_failed_begins_anew(
         patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_to_end(maintenance_task)
-    found = app.engine.retention_store.last()
+    found = last_run(app.engine.document_store)
     assert found is not None
     assert found.error == "ZeroDivisionError: division by zero"  # for the doctor
     clock.advance(60)
     run_to_end(maintenance_task)
     assert app.jobs.count(archived=True) == 1
-    found = app.engine.retention_store.last()
+    found = last_run(app.engine.document_store)
     assert found is not None
     assert found.error is None
 

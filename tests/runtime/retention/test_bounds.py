@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from headrace import ConfigError, Headrace, Lifecycle, PermanentError
 from headrace.core.settings.settings import Settings
 from headrace.errors import EngineUnavailable
+from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.staleness import StaleCheck, last_scan
 from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
@@ -233,7 +234,7 @@ def test_an_archive_that_is_away_stops_nothing_else(
         walk(app)
     assert (app.jobs.count(task="work"), app.jobs.count(task="thrown")) == (2, 0)
     assert app.dead.count(status=None) == 0
-    last = app.engine.retention_store.last()
+    last = last_run(app.engine.document_store)
     assert last is not None
     assert (last.error, last.deleted, last.dead_letters) == ("EngineUnavailable: the archive is away", 1, 1)
     monkeypatch.undo()

@@ -62,7 +62,7 @@ def test_a_dry_run_is_the_default_and_changes_nothing(app: Headrace, stock: None
     assert (found[0].task, found[0].queue, found[0].by, found[0].threshold) == ("strict", "mail", "state", 600)
     assert 3600 <= found[0].lasted < 3700
     assert {row.id: row for row in app.engine.queries.get(list(before))} == before
-    assert all(app.engine.queries.history(job_id) == [] for job_id in before)
+    assert all(app.engine.queries.details(job_id).history == [] for job_id in before)
     assert app.dead.count() == 0
 
 
@@ -94,7 +94,7 @@ def test_the_real_run_does_what_the_dry_run_listed(app: Headrace, stock: None) -
     assert "pending for 3 d" in (entry.message or "")
     again = app.lifecycle.detect_stale(dry_run=False)
     assert [one.id for one in again] == ["old", "waits"]
-    assert len(app.engine.queries.history("old")) == 1, "it is filed once"
+    assert len(app.engine.queries.details("old").history) == 1, "it is filed once"
 
 
 def test_only_jobs_of_a_task_or_queue_are_searched_up_to_the_limit(app: Headrace, stock: None) -> None:
@@ -186,7 +186,7 @@ def test_a_worker_looks_by_itself(app: Headrace, stock: None, caplog: pytest.Log
     app.queue("mail").pause()
     with caplog.at_level(logging.INFO, "headrace.maintenance"), app.worker(stale_check=0.1):
         eventually(lambda: states(app)["strict"] == "failed")
-        eventually(lambda: app.engine.queries.history("waits"))
+        eventually(lambda: app.engine.queries.details("waits").history)
         eventually(lambda: any("3 stale jobs: 1 dead letters" in line for line in caplog.messages))
     assert states(app)["old"] == "pending"
 

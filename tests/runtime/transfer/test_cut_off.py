@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
     swaps = 0
 
     def slow(swap: Callable[..., bool]) -> Callable[..., bool]:
-        def act(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+        def act(store_status: StoreStatus | None, **how: Any) -> bool:
             nonlocal swaps
             swaps += 1
             if swaps == behind and (other := next(others, None)) is not None:
@@ -142,12 +143,12 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
                 [claim] = target.exchange([], want()).claims
                 target.exchange([succeed(claim)], None)
                 target.queries.move(Filter(), Trigger.DELETE, 1000)
-            return swap(before, store_status)
+            return swap(store_status, **how)
 
         return act
 
-    monkeypatch.setattr(source.transfer, "replace_status", slow(source.transfer.replace_status))
-    monkeypatch.setattr(target.transfer, "replace_status", slow(target.transfer.replace_status))
+    monkeypatch.setattr(source.transfer, "set_status", slow(source.transfer.set_status))
+    monkeypatch.setattr(target.transfer, "set_status", slow(target.transfer.set_status))
     made.run(0)
     assert made.verify().differences == []
     made.open()

@@ -149,9 +149,9 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     job_exports = without_nul(source.transfer.export_jobs(0, 100))
     job_exports[20], job_exports[40] = job_exports[40], job_exports[20]
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_jobs(job_exports)
-    target.transfer.import_dead_letters(dead_letters(source))
-    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_records(job_exports)
+    target.transfer.import_records(dead_letters(source))
+    target.transfer.import_records(source.queries.queues())
     result = StoreCopy(source, target).verify()
     assert result.different == 20
     assert all("is out of order" in str(difference) for difference in result.differences)
@@ -174,9 +174,9 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     by_id = {job_export.job.id: (what, job_export) for what, job_export in altered.items()}
     assert len(by_id) == len(altered)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_jobs([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
-    target.transfer.import_dead_letters(dead_letters(source))
-    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_records([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
+    target.transfer.import_records(dead_letters(source))
+    target.transfer.import_records(source.queries.queues())
     result = StoreCopy(source, target).verify()
     assert {difference.id: difference.how for difference in result.differences} == {
         job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
@@ -187,9 +187,9 @@ def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine)
     fill(source, 100)
     first, second, *rest = dead_letters(source)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_jobs(without_nul(source.transfer.export_jobs(0, 1000)))
-    target.transfer.import_dead_letters([msgspec.structs.replace(second, reason="another"), *rest])
-    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_records(without_nul(source.transfer.export_jobs(0, 1000)))
+    target.transfer.import_records([msgspec.structs.replace(second, reason="another"), *rest])
+    target.transfer.import_records(source.queries.queues())
     result = StoreCopy(source, target).verify()
     assert [str(difference) for difference in result.differences] == [
         f"dead letter {first.id} of job {first.job_id} is missing",
@@ -209,15 +209,15 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
     made = StoreCopy(source, target)
     made.run(0)
     [difference] = made.verify().differences
-    count = source.queries.count(Filter(queue=hidden.queue))
+    count = source.queries.count(Filter(queue=hidden.queue)).jobs
     assert str(difference) == f"queue {hidden.queue} has {count} jobs by its count, of which {count - 1} were found"
 
 
 def test_many_differences_are_counted_and_the_first_are_reported(source: Engine, target: Engine) -> None:
     fill(source, 100)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_queues(source.queries.queues())
-    target.transfer.import_dead_letters(dead_letters(source))
+    target.transfer.import_records(source.queries.queues())
+    target.transfer.import_records(dead_letters(source))
     result = StoreCopy(source, target).verify()
     assert (result.different, len(result.differences)) == (100, 20)
 
@@ -237,6 +237,6 @@ def test_why_names_the_store_status(source: Engine, store_status: StoreStatus, e
     source.insert([new_job("waits"), new_job("runs", queue="mail")])
     claim_from(source, "mail")
     now = source.clock.now()
-    assert explain(row(source, "waits"), source.queries, now, store_status).cause.startswith(expected)
-    assert explain(row(source, "runs"), source.queries, now, store_status).cause.startswith("It is running")
-    assert "No worker is alive" in explain(row(source, "waits"), source.queries, now).cause
+    assert explain(row(source, "waits"), source, now, store_status).cause.startswith(expected)
+    assert explain(row(source, "runs"), source, now, store_status).cause.startswith("It is running")
+    assert "No worker is alive" in explain(row(source, "waits"), source, now).cause

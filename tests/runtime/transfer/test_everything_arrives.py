@@ -17,11 +17,13 @@ from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.retention.lifecycle import PolicyRow, StoredPolicy
 from headrace.core.schedules.records import Occurrence
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.protocol.transfer import Record
 from headrace.errors import StoreMoved
 from tests.runtime.transfer.kit import JOBS, cut_off, finish, move
 from tests.runtime.transfer.store_contents import HOUR, claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
     fail,
+    kinds,
     new_job,
     only,
     release,
@@ -97,7 +99,7 @@ def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engin
     with pytest.raises(StoreMoved) as refused:
         source.insert([new_job("new")])
     assert refused.value.other == target.url
-    assert target.insert([new_job("new")]) == [True]
+    assert kinds(target.insert([new_job("new")])) == ["new"]
     assert target.transfer.store_status() is None
 
 
@@ -109,7 +111,7 @@ def test_schedules_arrive_with_what_became_of_their_times(
     for name in ("nightly", "weekly"):
         source.schedule_store.put(schedule(name), new=True)
         past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
-        source.schedule_store.record(past)
+        source.transfer.import_records(past)
     move(source, target)
     assert source.schedule_store.due(10) == [], "a moved store fires nothing"
     assert target.schedule_store.all() == source.schedule_store.all() != []
@@ -123,9 +125,9 @@ def test_rules_arrive_over_those_of_an_unused_store(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
-    source.queries.set_queue_rules("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
-    source.queries.set_task_rules("send", TaskRules(paused=True))
-    target.queries.set_task_rules("send", TaskRules(concurrency=1))
+    source.rule_store.set_rules("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
+    source.rule_store.set_rules("send", TaskRules(paused=True))
+    target.rule_store.set_rules("send", TaskRules(concurrency=1))
     source.staleness_store.declare_policy([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
     source.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
     target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=5))
@@ -135,7 +137,7 @@ def test_rules_arrive_over_those_of_an_unused_store(
     assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.queries.queues()] == [
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
-    assert target.queries.tasks() == [TaskRow("send", TaskRules(paused=True))]
+    assert target.rule_store.tasks() == [TaskRow("send", TaskRules(paused=True))]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -210,15 +212,15 @@ def test_a_document_that_can_not_be_stored_is_reported(
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
     "queue paused": (lambda target: target.queries.pause_queue("mail", True), "queue mail should be open and is not"),
     "queue rules": (
-        lambda target: target.queries.set_queue_rules("mail", QueueRules(weight=2)),
+        lambda target: target.rule_store.set_rules("mail", QueueRules(weight=2)),
         "queue mail should have weight=3 and has weight=2",
     ),
     "task rules": (
-        lambda target: target.queries.set_task_rules("send", TaskRules(concurrency=9)),
+        lambda target: target.rule_store.set_rules("send", TaskRules(concurrency=9)),
         "task send should have paused=true and has concurrency=9",
     ),
     "no task rules": (
-        lambda target: target.queries.set_task_rules("send", TaskRules()),
+        lambda target: target.rule_store.set_rules("send", TaskRules()),
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
@@ -247,11 +249,11 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
 def test_changed_settings_are_reported_and_corrected_by_another_run(
     source: Engine, target: Engine, change: str
 ) -> None:
-    source.queries.set_queue_rules("mail", QueueRules(weight=3))
-    source.queries.set_task_rules("send", TaskRules(paused=True))
+    source.rule_store.set_rules("mail", QueueRules(weight=3))
+    source.rule_store.set_rules("send", TaskRules(paused=True))
     source.staleness_store.override_policy("task", "send", StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
-    source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
+    source.transfer.import_records([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = StoreCopy(source, target)
     made.run(0)
     assert made.verify().differences == []
@@ -305,11 +307,11 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
 
 def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, target: Engine) -> None:
     for engine, weight in ((source, 2), (target, 3)):
-        engine.queries.set_queue_rules("mail", QueueRules(weight=weight))
-        engine.queries.set_task_rules("send", TaskRules(concurrency=weight))
+        engine.rule_store.set_rules("mail", QueueRules(weight=weight))
+        engine.rule_store.set_rules("send", TaskRules(concurrency=weight))
         engine.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=weight))
         engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
-    source.queries.set_task_rules("other", TaskRules(paused=True))
+    source.rule_store.set_rules("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
     result = made.verify()
@@ -320,7 +322,7 @@ def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, tar
         ("lifecycle", "queue mail"),
         ("schedule", "tick"),
     ]
-    assert target.queries.tasks() == [
+    assert target.rule_store.tasks() == [
         TaskRow("other", TaskRules(paused=True)),
         TaskRow("send", TaskRules(concurrency=3)),
     ]
@@ -334,12 +336,12 @@ def test_what_waits_for_what_arrives_and_goes_on(
     names = ["a", "b", "c"]
     jobs = [new_job(name, state=State.WAITING if name != "a" else State.PENDING, flow="f") for name in names]
     edges = [Dependency("a", "b"), Dependency("a", "c", "hold"), Dependency("b", "c", "run")]
-    source.insert_graph(jobs, edges, FlowRow("f", "family", 7))
+    source.insert(jobs, edges=edges, flow=FlowRow("f", "family", 7))
     source.insert([new_job("alone")])
     move(source, target)
     assert contents(target) == contents(source)
-    assert target.queries.flows(9) == source.queries.flows(9) != []
-    assert target.queries.edges(names) == edges
+    assert target.flow_store.flows(9) == source.flow_store.flows(9) != []
+    assert target.flow_store.edges(names) == edges
     [claim] = [claim for claim in target.exchange([], want()).claims if claim.id == "a"]
     target.exchange([succeed(claim)], None)
     assert states(target) == {"a": "completed", "b": "pending", "c": "waiting", "alone": "running"}
@@ -357,7 +359,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     assert claim_from(source, "mail")
     children = [new_job(f"after {name}", state=State.WAITING) for name in names]
     edges = [Dependency(name, f"after {name}") for name in names]
-    source.insert_graph([new_job("lapses", expires_at=late), *children], edges)
+    source.insert([new_job("lapses", expires_at=late), *children], edges=edges)
 
     def work() -> None:
         """Register as every worker does, also one that came early."""
@@ -367,7 +369,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     made = StoreCopy(source, target, progress=lambda step: work() if step.stage == "copying" else None)
     made.run(0)
     assert made.verify().differences == []
-    assert target.queries.edges(names) == edges
+    assert target.flow_store.edges(names) == edges
     made.open()
     work()
     ended = {"lapses": "cancelled", "is lost": "failed", "after lapses": "cancelled", "after is lost": "cancelled"}
@@ -385,8 +387,9 @@ def test_what_waits_for_a_job_whose_id_is_taken_waits_for_the_one_that_is_there(
     children = [new_job(f"child of {name}", state=State.WAITING) for name in names]
     both = new_job("child of both", state=State.WAITING)
     edges = [Dependency(name, f"child of {name}") for name in names]
-    source.insert_graph(
-        [*children, both], [*edges, Dependency("completed", "child of both"), Dependency("other", "child of both")]
+    source.insert(
+        [*children, both],
+        edges=[*edges, Dependency("completed", "child of both"), Dependency("other", "child of both")],
     )
     target.insert([new_job(name, created_at=now, run_at=now) for name in names[:3]])
     ends: dict[str, Callable[[Claim], Outcome]] = {"completed": succeed, "failed": fail, "open": release}
@@ -415,7 +418,7 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     source.insert([new_job("parent")])
-    source.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    source.insert([new_job("child", state=State.WAITING)], edges=[Dependency("parent", "child")])
     target.transfer.set_status(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("parent", created_at=1, run_at=1)])
     move(source, target)
@@ -427,19 +430,24 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
 
 def test_dependencies_are_copied_also_by_a_run_that_continues_behind_them(source: Engine, target: Engine) -> None:
     edges = [Dependency(f"j{n}", f"j{n + 1}") for n in range(599)]
-    source.insert_graph([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], edges)
+    source.insert([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], edges=edges)
     cut_off(source, target, 300)
     move(source, target)
-    assert len(target.queries.edges([f"j{n}" for n in range(600)])) == 599
+    assert len(target.flow_store.edges([f"j{n}" for n in range(600)])) == 599
 
 
 def test_a_missing_dependency_or_flow_is_reported(source: Engine, target: Engine) -> None:
-    source.insert_graph(
-        [new_job("a"), new_job("b", state=State.WAITING)], [Dependency("a", "b")], FlowRow("f", "family", 7)
+    source.insert(
+        [new_job("a"), new_job("b", state=State.WAITING)], edges=[Dependency("a", "b")], flow=FlowRow("f", "family", 7)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.transfer), "import_edges", lambda *_: None)
-        patch.setattr(type(target.transfer), "import_flows", lambda *_: None)
+        real = target.transfer.import_records
+
+        def without_dependencies(records: Sequence[Record], origin: str | None = None) -> int:
+            left_out = bool(records) and isinstance(records[0], FlowRow | Dependency)
+            return 0 if left_out else real(records, origin)
+
+        patch.setattr(target.transfer, "import_records", without_dependencies)
         made = StoreCopy(source, target)
         made.run(0)
     expected = [str(difference) for difference in made.verify().differences]
@@ -459,14 +467,15 @@ def test_large_jobs_are_copied_a_few_at_a_time(source: Engine, target: Engine, m
     heavy = '["' + "x" * 1_000_000 + '"]'
     for start in range(0, 60, 10):
         source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])
-    unpack = target.transfer.import_jobs
+    unpack = target.transfer.import_records
     sizes: list[int] = []
 
-    def weighed(job_exports: Sequence[JobExport], origin: str | None = None) -> int:
-        sizes.append(sum(len(job_export.job.payload) for job_export in job_exports))
-        return unpack(job_exports, origin)
+    def weighed(records: Sequence[Record], origin: str | None = None) -> int:
+        if payloads := [len(record.job.payload) for record in records if isinstance(record, JobExport)]:
+            sizes.append(sum(payloads))
+        return unpack(records, origin)
 
-    monkeypatch.setattr(target.transfer, "import_jobs", weighed)
+    monkeypatch.setattr(target.transfer, "import_records", weighed)
     move(source, target)
     assert contents(target) == contents(source)
     assert max(sizes) <= 10_000_000

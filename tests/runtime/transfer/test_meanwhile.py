@@ -17,6 +17,7 @@ from tests.runtime.transfer.kit import JOBS, cut_off, move
 from tests.runtime.transfer.store_contents import HOUR, claim_from, contents, fill, without_nul
 from tests.support.builders import (
     fail,
+    insert_unique,
     lease_of,
     log,
     new_job,
@@ -105,7 +106,7 @@ def test_children_wait_at_the_target_as_they_did_however_late_their_parent_ends_
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     source.insert([new_job("parent", queue="mail")])
     [held] = claim_from(source, "mail")
-    source.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    source.insert([new_job("child", state=State.WAITING)], edges=[Dependency("parent", "child")])
 
     def end_late(step: CopyStep) -> None:
         if step.stage == "copying":
@@ -165,9 +166,9 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
     acts: dict[str, Act] = {"replaced": "replace", "later": "reschedule"}
     for name, act in acts.items():
         newer = new_job("new", unique_key=name, payload="[2]", created_at=now + 5, run_at=now + HOUR)
-        [result] = target.insert_unique([UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
+        [result] = insert_unique(target, [UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
         assert result.id == name
-    target.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    target.insert([new_job("child", state=State.WAITING)], edges=[Dependency("parent", "child")])
     move(source, target)
     assert states(target) == {
         "replaced": State.SCHEDULED, "later": State.SCHEDULED, "parent": State.PENDING, "child": State.WAITING

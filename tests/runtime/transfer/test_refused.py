@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +21,7 @@ from tests.runtime.transfer.kit import ELSEWHERE, JOBS, cut_off, move, unchanged
 from tests.runtime.transfer.store_contents import claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
     fail,
+    kinds,
     new_job,
     states,
 )
@@ -109,7 +111,7 @@ def test_a_store_that_was_reopened_in_the_middle_is_not_copied_further(source: E
     assert store_status is not None
     assert (store_status.kind, store_status.other) == ("moved", target.url)
     assert reopen(source) == store_status
-    assert source.insert([new_job("new")]) == [True]
+    assert kinds(source.insert([new_job("new")])) == ["new"]
     assert reopen(source) is None
     with pytest.raises(ConfigError, match="was reopened after a part of its jobs"):
         StoreCopy(source, target).run(0)
@@ -120,7 +122,7 @@ def test_a_store_without_tables_has_nothing_to_copy(bare: Engine, target: Engine
     for act in (lambda: StoreCopy(bare, target).run(0), lambda: StoreCopy(bare, target).plan()):
         with pytest.raises(ConfigError, match="has no tables of headrace"):
             act()
-    assert bare.schema()[0] == 0
+    assert bare.maintenance.schema()[0] == 0
     assert unchanged(target)
 
 
@@ -137,10 +139,10 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
 ) -> None:
     fill(source, 5)
 
-    def refuse(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    def refuse(*_: Any, **__: Any) -> bool:
         raise ConfigError("read only")
 
-    monkeypatch.setattr(source.transfer, "replace_status", refuse)
+    monkeypatch.setattr(source.transfer, "set_status", refuse)
     with pytest.raises(ConfigError, match="read only"):
         StoreCopy(source, target).run(0)
     assert unchanged(target)
@@ -151,19 +153,19 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_copied_by_the_ne
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, is_reachable: bool
 ) -> None:
     fill(source, 5)
-    swap = source.transfer.replace_status
+    swap = source.transfer.set_status
 
     def away() -> StoreStatus | None:
         raise EngineUnavailable("the server is away")
 
-    def lose_answer(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
-        swap(before, store_status)
+    def lose_answer(store_status: StoreStatus | None, **how: Any) -> bool:
+        swap(store_status, **how)
         if not is_reachable:
             monkeypatch.setattr(source.transfer, "store_status", away)
         raise EngineUnavailable("the connection was lost")
 
     with monkeypatch.context() as lossy:
-        lossy.setattr(source.transfer, "replace_status", lose_answer)
+        lossy.setattr(source.transfer, "set_status", lose_answer)
         with pytest.raises(EngineUnavailable, match="was lost"):
             StoreCopy(source, target).run(0)
     monkeypatch.undo()
@@ -189,7 +191,7 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     assert contents(source) == before
     assert source.transfer.store_status() is None
     assert list((folder / "bare").iterdir()) == []
-    assert bare.schema()[0] == 0
+    assert bare.maintenance.schema()[0] == 0
 
 
 def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
@@ -206,6 +208,6 @@ def test_a_plan_does_not_bring_old_tables_up_to_date(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 5)
-    monkeypatch.setattr(source, "schema", lambda: (1, 2))
+    monkeypatch.setattr(source.maintenance, "schema", lambda: (1, 2))
     with pytest.raises(SchemaMismatch, match=r"tables of version 1.*headrace --url .* migrate"):
         StoreCopy(source, target).plan()

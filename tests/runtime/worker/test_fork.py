@@ -138,7 +138,7 @@ def test_a_child_does_not_stop_its_parents_worker_nor_hang_on_it(stored: Headrac
 def test_a_child_forked_in_the_middle_of_an_enqueue_can_enqueue(stored: Headrace) -> None:
     insert, inside, go_on = stored.engine.insert, threading.Event(), threading.Event()
 
-    def slow(jobs: Any, **options: Any) -> list[bool]:
+    def slow(jobs: Any, **options: Any) -> Any:
         if threading.current_thread().name == "slow":
             inside.set()
             assert go_on.wait(PATIENCE)

@@ -197,7 +197,7 @@ def test_a_step_of_a_job_that_ended_there_is_not_taken_for_the_next_ones(app: He
         assert first.result(PATIENCE) == "ended"
         second = process(app, shop.let_go).enqueue(str(tmp_path))
         second.result(PATIENCE)
-    assert [app.engine.queries.steps(job.id) for job in (first, second)] == [[], []]
+    assert [app.engine.queries.details(job.id).steps for job in (first, second)] == [[], []]
 
 
 def test_a_store_that_stays_unavailable_raises_in_the_job(

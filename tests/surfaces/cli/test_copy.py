@@ -13,7 +13,10 @@ from headrace.app.config import find_settings, open_engine
 from headrace.app.transfer.move import StoreCopy
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
-from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.transfer import (
+    JobExport,
+    StoreStatus,
+)
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.sql.transfer import SqlTransfer
 from headrace.errors import EngineUnavailable
@@ -142,7 +145,7 @@ def test_a_used_store_is_refused_without_into_used(shell: Shell, source: Engine,
     assert ran.code == 0
     assert "1 of them were copied earlier" in ran.out
     assert "1 job was not copied, because the id exists there: job-000001" in ran.out
-    assert target.queries.count(Filter()) == JOBS + 1
+    assert target.queries.count(Filter()).jobs == JOBS + 1
 
 
 def test_running_jobs_are_waited_for(shell: Shell, source: Engine, target: Engine) -> None:
@@ -252,15 +255,15 @@ def test_an_unavailable_server_leaves_the_source_in_use(shell: Shell, source: En
 
 def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the third import fail with EngineUnavailable."""
-    unpack, made = SqlTransfer.import_jobs, [0]
+    unpack, made = SqlTransfer.import_records, [0]
 
-    def unpack_or_not(self: SqlTransfer, job_exports: Any, origin: str | None = None) -> int:
-        made[0] += 1
+    def unpack_or_not(self: SqlTransfer, records: Any, origin: str | None = None) -> int:
+        made[0] += bool(records) and isinstance(records[0], JobExport)
         if made[0] > calls:
             raise error
-        return unpack(self, job_exports, origin)
+        return unpack(self, records, origin)
 
-    monkeypatch.setattr(SqlTransfer, "import_jobs", unpack_or_not)
+    monkeypatch.setattr(SqlTransfer, "import_records", unpack_or_not)
 
 
 def test_a_copy_continues_after_the_server_was_unavailable(shell: Shell, source: Engine, target: Engine) -> None:
@@ -271,7 +274,7 @@ def test_a_copy_continues_after_the_server_was_unavailable(shell: Shell, source:
     assert ran.err.splitlines()[-1] == (
         "error: postgresql://x: gone; jobs copied so far are safe: run the same command again to continue"
     )
-    assert 0 < target.queries.count(Filter()) < JOBS
+    assert 0 < target.queries.count(Filter()).jobs < JOBS
     assert target.exchange([], None).claims == []
     assert "an earlier copy was interrupted; this one continues it" in copy(shell, "--dry-run").out
     assert copy(shell).code == 0

@@ -12,6 +12,7 @@ import pytest
 from headrace.core.health.stalls import Stall, document_of
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.retention.retention import RetentionRun
+from headrace.runtime.retention.last_run import store_last_run
 from tests.support.command_line import Shell
 from tests.support.waiting import eventually
 
@@ -237,11 +238,13 @@ def test_a_moved_store_is_a_finding_and_a_store_being_filled_is_not(shell: Shell
 
 def test_an_archive_that_refuses_jobs_is_a_finding_until_it_accepts_them(shell: Shell) -> None:
     with shell.app() as app:
-        app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room"))
+        store_last_run(
+            app.engine.document_store, RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room")
+        )
         ran = shell("doctor")
         assert ran.code == 1
         assert "finished jobs could not be archived and stay in the store: OSError: no room" in ran.out
-        app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1))
+        store_last_run(app.engine.document_store, RetentionRun(at=app.clock.now(), duration=1))
         assert shell("doctor", "--json").json["findings"] == []
 
 

@@ -64,7 +64,7 @@ def test_options_route_a_job_and_make_it_wait_for_others(shell: Shell) -> None:
             Limit("rate", "acme"),
             Limit("key", "user:7"),
         }
-        edges = app.engine.queries.edges(["mine"])
+        edges = app.engine.flow_store.edges(["mine"])
         assert {(edge.parent, edge.policy) for edge in edges} == {("one", "hold"), ("two", "hold")}
 
 

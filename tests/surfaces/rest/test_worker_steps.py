@@ -49,7 +49,7 @@ def test_a_step_is_refused_once_the_job_is_lost(app: Headrace, api: Api) -> None
     assert kind == "lease-lost"
     assert "step 'late' was not stored; stop working on it" in text
     assert api.refused("POST", "/worker/steps", 409, json=run_of(one))[0] == "lease-lost"
-    assert app.engine.queries.steps(job.id) == []
+    assert app.engine.queries.details(job.id).steps == []
 
 
 def test_only_the_worker_of_a_job_reads_its_steps(app: Headrace, api: Api) -> None:
@@ -78,7 +78,7 @@ def test_steps_and_events_are_encrypted_in_the_store_and_clear_for_the_worker() 
         store(api, one, "charge", "hush")
         app.signal(job, "approved", {"by": "silence"})
         assert kept(api, one) == {"steps": {"charge": "hush"}, "events": {"approved": [{"by": "silence"}]}}
-        stored = [step.value or "" for step in app.engine.queries.steps(job.id)]
+        stored = [step.value or "" for step in app.engine.queries.details(job.id).steps]
         assert not any("hush" in value or "silence" in value for value in stored)
 
 

@@ -303,7 +303,7 @@ def test_terms_are_set_and_removed(app: Headrace, client: Client) -> None:
 
 
 def test_the_store_is_repaired_after_a_confirmation(app: Headrace, client: Client) -> None:
-    app.engine.transfer.import_flows([FlowRow("empty", "empty", app.clock.now())])
+    app.engine.transfer.import_records([FlowRow("empty", "empty", app.clock.now())])
     assert "flow" in ask(client, "/system/repair")["detail"]
     assert app.admin.repair(dry_run=True) == {"orphan_flows": 1}
     assert do(client, "/system/repair") == "Repaired: orphan_flows 1."

@@ -122,7 +122,7 @@ def test_viewers_see_no_buttons_no_settings_and_no_audit_trail(app: Headrace) ->
         assert [form for form in forms if "<button" in form] == [], path
     system = client.get("/system").text
     assert "shown to admins" in system
-    assert str(app.engine.facts()["file"]) not in system
+    assert str(app.engine.maintenance.facts()["file"]) not in system
     assert client.post("/schedules/nightly/pause", content="", headers={**WRITES, **eve}).status_code == 403
     assert not app.schedules.get("nightly").paused
 

@@ -112,7 +112,7 @@ def test_the_store_is_opened_at_the_start(app: Headrace, monkeypatch: pytest.Mon
     def fail() -> Any:
         raise error
 
-    monkeypatch.setattr(app.engine, "facts", fail)
+    monkeypatch.setattr(app.engine.maintenance, "facts", fail)
     error = EngineUnavailable("it is away")
     with running(in_starlette(app.lifespan())):
         pass  # a site starts without its store

@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from headrace.app.services.why import explain
+from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.queue_rules import TaskRow
 from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import NO_DEADLINE
 from headrace.core.queues.limits import Limit, lane_of
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.maintenance import StoreView
 from tests.unit.events.test_history import row
 
 NOW = 1_000_000
@@ -38,6 +39,7 @@ class Counter:
         self._workers = workers
         self._paused = paused
         self._pending = pending
+        self.queries = self.flow_store = self.rule_store = self
 
     def workers(self) -> list[WorkerRow]:
         return self._workers
@@ -54,13 +56,13 @@ class Counter:
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
         return []
 
-    def count(self, which: Filter) -> int:
+    def count(self, which: Filter) -> JobCount:
         assert which == Filter(states=(State.PENDING,), queue="default")
-        return self._pending
+        return JobCount(self._pending, True)
 
 
 def why(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = (), pending: int = 3) -> str:
-    return explain(job, cast(Queries, Counter(list(workers), paused, pending)), NOW).sentence
+    return explain(job, cast(StoreView, Counter(list(workers), paused, pending)), NOW).sentence
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
@@ -136,7 +138,7 @@ def test_workers_that_are_paused_or_stopping_do_not_help(state: str) -> None:
 
 def test_the_remedy_names_a_verb_a_target_and_a_command() -> None:
     def remedy(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = ()) -> tuple[str, str, str] | None:
-        found = explain(job, cast(Queries, Counter(list(workers), paused, 0)), NOW).remedy
+        found = explain(job, cast(StoreView, Counter(list(workers), paused, 0)), NOW).remedy
         return None if found is None else (found.verb, found.target, found.command)
 
     assert remedy(row(), paused=("default",)) == ("resume_queue", "default", "headrace queues resume default")
@@ -151,7 +153,7 @@ def test_the_remedy_names_a_verb_a_target_and_a_command() -> None:
 
 
 def test_the_text_for_a_page_with_a_button_has_no_command() -> None:
-    found = explain(row(), cast(Queries, Counter([], ("default",), 0)), NOW).plus(" It is old.")
+    found = explain(row(), cast(StoreView, Counter([], ("default",), 0)), NOW).plus(" It is old.")
     assert found.text == "Queue 'default' is paused. It is old."
     assert found.sentence == "Queue 'default' is paused; resume it with `headrace queues resume default`. It is old."
 

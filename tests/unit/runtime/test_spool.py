@@ -24,6 +24,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
 from headrace.core.jobs.transfer import JobExport
+from headrace.core.jobs.unique_rules import InsertResult, results_of
 from headrace.core.retention.archive import ArchiveRow, row_of
 from headrace.core.settings.settings import Settings, resolve
 from headrace.engines.protocol.engine import Engine
@@ -32,6 +33,7 @@ from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.spool import forwarder, markers
 from headrace.runtime.spool.file import SpoolFile, address_of
 from headrace.runtime.spool.spool import Spool
+from tests.support.builders import kinds
 from tests.support.waiting import PATIENCE, eventually
 
 URL = "postgresql://app@db/shop"
@@ -54,7 +56,7 @@ class Server:
         self.refused = threading.Semaphore(0)  # once for each insert that found it away
         self._lock = threading.Lock()
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False) -> list[bool]:
+    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False) -> list[InsertResult]:
         with self._lock:
             if self.away is not None:
                 self.refused.release()
@@ -75,7 +77,7 @@ class Server:
             if self.loses_replies:
                 self.loses_replies = False
                 raise EngineUnavailable("the connection broke off")
-            return fresh
+            return results_of(jobs, fresh)
 
     def finished(self, ids: Collection[str]) -> set[str]:
         if self.away is not None:
@@ -162,8 +164,8 @@ def drained(spool: Spool) -> None:
 
 def test_with_the_server_there_no_file_is_made(spool: Spool, server: Server, tmp_path: Path) -> None:
     spool.start()
-    assert spool.insert(jobs("a", "b")) == [True, True]
-    assert spool.insert(jobs("b", "c")) == [False, True]
+    assert kinds(spool.insert(jobs("a", "b"))) == ["new", "new"]
+    assert kinds(spool.insert(jobs("b", "c"))) == ["taken", "new"]
     assert spool.count() == 0
     assert spool.row("x") is None
     assert spool.stats().waiting == 0
@@ -173,8 +175,8 @@ def test_with_the_server_there_no_file_is_made(spool: Spool, server: Server, tmp
 def test_while_it_is_away_jobs_are_kept_and_forwarded_in_order_when_it_returns(spool: Spool, server: Server) -> None:
     server.go()
     for name in "abc":
-        assert spool.insert(jobs(name)) == ["spooled"]
-    assert spool.insert(jobs(*"def")) == ["spooled"] * 3
+        assert kinds(spool.insert(jobs(name))) == ["spooled"]
+    assert kinds(spool.insert(jobs(*"def"))) == ["spooled"] * 3
     assert (spool.count(), server.stored) == (6, {})
     server.come_back()
     drained(spool)
@@ -187,9 +189,9 @@ def test_nothing_overtakes_a_job_that_waits(spool: Spool, server: Server) -> Non
     spool.insert(jobs("b"))
     with server._lock:  # at which the forwarder has to wait
         server.come_back()
-        assert spool.insert(jobs("c")) == ["spooled"], "the server is back, and b is not there yet"
+        assert kinds(spool.insert(jobs("c"))) == ["spooled"], "the server is back, and b is not there yet"
     drained(spool)
-    assert spool.insert(jobs("d")) == [True]
+    assert kinds(spool.insert(jobs("d"))) == ["new"]
     assert list(server.stored) == list("abcd")
 
 
@@ -198,7 +200,7 @@ def test_a_spool_gets_empty_although_a_producer_never_stops(spool: Spool, server
     spool.insert(jobs(*(f"{n:05}" for n in range(1200))))
     server.come_back()
     number = 1200
-    while spool.insert(jobs(f"{number:05}")) == ["spooled"]:
+    while kinds(spool.insert(jobs(f"{number:05}"))) == ["spooled"]:
         number += 1
         assert number < 20_000, "it goes on for ever"
     drained(spool)
@@ -218,7 +220,7 @@ def test_a_server_that_hangs_with_the_last_jobs_blocks_no_producer_for_long(
     spool._file.marks.set_closing()
     with server._lock:
         for name in "abcdefgh":
-            assert spool.insert(jobs(name)) == ["spooled"]
+            assert kinds(spool.insert(jobs(name))) == ["spooled"]
     assert sum(slept) < 2 * markers._LONGEST_WAIT, "one of them waited, not all"
 
 
@@ -226,7 +228,7 @@ def test_another_process_stays_behind_as_well(opened: Callable[..., Spool], serv
     one, other = opened(server), opened(Server())
     server.go()
     one.insert(jobs("a"))
-    assert other.insert(jobs("b")) == ["spooled"], "its own connection is well, but it sees that one waits"
+    assert kinds(other.insert(jobs("b"))) == ["spooled"], "its own connection is well, but it sees that one waits"
 
 
 def test_many_jobs_go_in_batches(spool: Spool, server: Server) -> None:
@@ -266,14 +268,14 @@ def test_everything_about_a_job_is_kept(spool: Spool, server: Server) -> None:
 
 def test_an_id_can_wait_only_once(spool: Spool, server: Server) -> None:
     server.go()
-    assert spool.insert(jobs("a", "b", "a")) == ["spooled", "spooled", False]
-    assert spool.insert(jobs("b")) == [False]
+    assert kinds(spool.insert(jobs("a", "b", "a"))) == ["spooled", "spooled", "taken"]
+    assert kinds(spool.insert(jobs("b"))) == ["taken"]
     with pytest.raises(DuplicateJob, match="'b'"):
         spool.insert(jobs("c", "b", "d"), all_or_nothing=True)
     with pytest.raises(DuplicateJob, match="'e'"):
         spool.insert(jobs("e", "e"), all_or_nothing=True)
     assert spool.count() == 2
-    assert spool.insert(jobs("c", "d"), all_or_nothing=True) == ["spooled", "spooled"]
+    assert kinds(spool.insert(jobs("c", "d"), all_or_nothing=True)) == ["spooled", "spooled"]
 
 
 def test_a_job_whose_id_is_taken_is_dropped_and_counted(
@@ -304,7 +306,7 @@ def test_a_job_that_is_sent_again_after_a_lost_reply_is_no_duplicate(spool: Spoo
 
 def test_a_job_that_was_stored_before_the_server_went_is_forwarded_as_the_same(spool: Spool, server: Server) -> None:
     server.loses_replies = True
-    assert spool.insert([job("mine", version=20, created_at=20)]) == ["spooled"]
+    assert kinds(spool.insert([job("mine", version=20, created_at=20)])) == ["spooled"]
     drained(spool)
     assert (list(server.stored), spool.stats().duplicates) == (["mine"], 0)
 
@@ -344,14 +346,14 @@ def test_a_full_spool_says_so_and_takes_all_or_nothing(opened: Callable[..., Spo
     with pytest.raises(QueueFull, match=r"limited to 3 jobs; 2 wait and 2 more came. .* or raise spool_limit"):
         spool.insert(jobs("c", "d"), all_or_nothing=True)
     assert spool.count() == 2
-    assert spool.insert(jobs("c")) == ["spooled"]
+    assert kinds(spool.insert(jobs("c"))) == ["spooled"]
     with pytest.raises(QueueFull):
         spool.insert(jobs("d"))
     server.come_back()
     drained(spool)
     assert list(server.stored) == list("abc")
     server.go()
-    assert spool.insert(jobs("d", "e", "f")) == ["spooled"] * 3
+    assert kinds(spool.insert(jobs("d", "e", "f"))) == ["spooled"] * 3
 
 
 def test_the_limit_counts_jobs_and_not_their_numbers(tmp_path: Path) -> None:
@@ -455,7 +457,7 @@ def test_a_store_that_moved_gets_its_spool_from_an_app_with_the_new_url(opened: 
     eventually(lambda: "were copied to" in str(before.stats().error), "that it knows of the move")
     before.close()
     after = opened(new)
-    assert after.insert(jobs("c")) == ["spooled"]
+    assert kinds(after.insert(jobs("c"))) == ["spooled"]
     drained(after)
     assert list(new.stored) == ["a", "b", "c"]
     assert old.stored == {}
@@ -472,7 +474,7 @@ def test_jobs_of_one_file_go_each_to_their_own_server(opened: Callable[..., Spoo
     shop.come_back()
     drained(for_shop)
     assert (list(shop.stored), mail.stored, for_mail.count()) == (["same-id", "s"], {}, 2)
-    assert for_shop.insert(jobs("t")) == [True], "jobs for another server block no others"
+    assert kinds(for_shop.insert(jobs("t"))) == ["new"], "jobs for another server block no others"
 
 
 @pytest.mark.parametrize(
@@ -517,7 +519,7 @@ def test_a_job_is_kept_where_no_thread_is_to_be_had(
     server.go()
     with monkeypatch.context() as at_the_end:
         at_the_end.setattr(threading.Thread, "start", refuse)
-        assert spool.insert(jobs("a")) == ["spooled"]
+        assert kinds(spool.insert(jobs("a"))) == ["spooled"]
     server.come_back()
     spool.start()
     drained(spool)
@@ -532,7 +534,7 @@ def test_jobs_outlive_the_process_that_spooled_them(opened: Callable[..., Spool]
     second = opened(server)
     second.start()
     assert server.refused.acquire(timeout=PATIENCE)
-    assert second.insert(jobs("c")) == ["spooled"]
+    assert kinds(second.insert(jobs("c"))) == ["spooled"]
     second.close()
     server.come_back()
     third = opened(server)
@@ -549,7 +551,7 @@ def test_a_closing_app_forwards_what_it_can(opened: Callable[..., Spool], server
     server.come_back()
     spool.close()
     assert list(server.stored) == ["a"]
-    assert spool.insert(jobs("b")) == [True], "a closed one can be used again"
+    assert kinds(spool.insert(jobs("b"))) == ["new"], "a closed one can be used again"
 
 
 def test_a_lost_mark_is_found_missing_by_the_next_process(
@@ -563,7 +565,7 @@ def test_a_lost_mark_is_found_missing_by_the_next_process(
         mark.unlink()
     server.come_back()
     second = opened(server)
-    assert second.insert(jobs("b")) == ["spooled"]
+    assert kinds(second.insert(jobs("b"))) == ["spooled"]
     drained(second)
     assert list(server.stored) == ["a", "b"]
 
@@ -571,9 +573,9 @@ def test_a_lost_mark_is_found_missing_by_the_next_process(
 def test_a_mark_without_jobs_is_taken_away(spool: Spool, server: Server) -> None:
     spool._file.prepare()
     spool._file._set_mark()  # as left by a process that died before its commit
-    assert spool.insert(jobs("a")) == ["spooled"]
+    assert kinds(spool.insert(jobs("a"))) == ["spooled"]
     drained(spool)
-    assert spool.insert(jobs("b")) == [True]
+    assert kinds(spool.insert(jobs("b"))) == ["new"]
 
 
 def test_one_forwards_while_the_others_watch(opened: Callable[..., Spool], server: Server) -> None:
@@ -628,7 +630,7 @@ def test_a_spool_that_can_not_be_written_says_why_and_what_for(
 ) -> None:
     (tmp_path / "folder").write_text("no folder at all")
     spool = opened(server, name="folder/spool.db")
-    assert spool.insert(jobs("a")) == [True], "the server is there: the spool is not needed"
+    assert kinds(spool.insert(jobs("a"))) == ["new"], "the server is there: the spool is not needed"
     server.go()
     with pytest.raises(EngineUnavailable, match=r"connection refused; it can't be spooled either: .*folder"):
         spool.insert(jobs("b"))
@@ -638,7 +640,7 @@ def test_a_damaged_spool_does_not_keep_jobs_from_a_server_that_is_there(
     opened: Callable[..., Spool], server: Server, tmp_path: Path
 ) -> None:
     (tmp_path / "spool.db").write_text("this is not a database, and long enough to be looked at as one\n" * 20)
-    assert opened(server).insert(jobs("a")) == [True]
+    assert kinds(opened(server).insert(jobs("a"))) == ["new"]
 
 
 # -- waiting for a job to leave

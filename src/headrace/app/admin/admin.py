@@ -110,7 +110,7 @@ class Admin:
         """
         engine = self._services.engine
         found = engine.maintenance.inspect()
-        facts = engine.facts()
+        facts = engine.maintenance.facts()
         found += size_findings(
             Sizes(
                 used=_number(facts.get("size")) + _number(facts.get("log_size")),

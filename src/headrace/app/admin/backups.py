@@ -175,17 +175,17 @@ def _copy(source: StoreView, target: Engine, progress: Progress | None, *, in_us
             progress(done, max(total, done))
     for records in dead_letter_pages(source.transfer):
         for some in portions(_without_outdated(target, records) if in_use else records, dead_letter_size):
-            target.transfer.import_dead_letters(some)
+            target.transfer.import_records(some)
     if in_use:
         _copy_dependencies(source, target, linked)
     else:
-        for edges in edge_pages(source.queries, linked):
-            target.transfer.import_edges(edges)
+        for edges in edge_pages(source.flow_store, linked):
+            target.transfer.import_records(edges)
 
 
 def _import_jobs(target: Engine, page: list[JobExport]) -> None:
     for portion in portions([portable(job_export) for job_export in page], export_size):
-        target.transfer.import_jobs(portion)
+        target.transfer.import_records(portion)
 
 
 # -- repairs after reading a store in use: each job is of a different moment
@@ -214,7 +214,7 @@ def _copy_dependencies(source: StoreView, target: Engine, names: list[str]) -> N
     for start in itertools.count(0, _BATCH):
         if not (some := names[start : start + _BATCH]):
             return
-        edges = source.queries.edges(some)
+        edges = source.flow_store.edges(some)
         parents = sorted({edge.parent for edge in edges})
         known_parents = {row.id for row in target.queries.get(parents, light=True)}
         late = [
@@ -229,8 +229,8 @@ def _copy_dependencies(source: StoreView, target: Engine, names: list[str]) -> N
 
 
 def _job_export(source: StoreView, row: JobRow) -> JobExport:
-    queries = source.queries
-    return JobExport(row, queries.history(row.id), queries.logs(row.id, _ALL_LINES), queries.steps(row.id))
+    details = source.queries.details(row.id, logs=_ALL_LINES)
+    return JobExport(row, details.history, details.logs, details.steps)
 
 
 def _without_outdated(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:
@@ -256,9 +256,9 @@ def _copy_edges(target: Engine, edges: Sequence[Dependency]) -> None:
     for edge in complete:
         of_child.setdefault(edge.child, []).append(edge)
     changed = {name for name, own in of_child.items() if _is_inconsistent(rows[name], own, rows)}
-    target.transfer.import_edges([edge for edge in complete if edge.child not in changed])
+    target.transfer.import_records([edge for edge in complete if edge.child not in changed])
     if undecided := [replace(edge, blocks=True) for edge in complete if edge.child in changed]:
-        target.insert_graph([], undecided)
+        target.insert([], edges=undecided)
 
 
 def _is_inconsistent(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:
@@ -310,7 +310,7 @@ def restore(
     if engine.transfer.store_status() is not None:  # the backup of a closed store: reopen it
         engine.transfer.set_status(None)
     left_out = backup_file.count_archived(path) if archive is None else 0
-    return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
+    return Restored(engine.queries.count(Filter()).jobs, _release(engine), archived, left_out)
 
 
 def _add_to_archive(archive: Archive, path: Path, interval: Interval) -> int:
@@ -325,11 +325,11 @@ def _keep_queues(engine: Engine, names: Collection[str]) -> None:
     """Keep existing queues, empty: processes that have used them do not register them again."""
     known = {queue.name for queue in engine.queries.queues()}
     now = engine.clock.now()
-    engine.transfer.import_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
+    engine.transfer.import_records([QueueRow(name, False, now) for name in sorted(names) if name not in known])
 
 
 def _refuse_in_use(engine: Engine, path: Path, replace_all: bool) -> None:
-    engine.schema()
+    engine.maintenance.schema()
     now = engine.clock.now()
     if alive := [worker.id for worker in engine.queries.workers() if not worker.is_silent(now)]:
         raise ConfigError(f"{len(alive)} workers are alive, such as {alive[0]}; stop them before you restore")
@@ -347,8 +347,8 @@ def _refuse_in_use(engine: Engine, path: Path, replace_all: bool) -> None:
         return
     if engine.queries.find(Filter(), 1, light=True).jobs or engine.transfer.export_dead_letters("", 1):
         raise ConfigError(
-            f"{engine.url} is in use: it has {engine.queries.count(Filter())} jobs. Restore into an empty store, or "
-            "give replace (--replace), which deletes everything in it"
+            f"{engine.url} is in use: it has {engine.queries.count(Filter()).jobs} jobs. Restore into an empty store, "
+            "or give replace (--replace), which deletes everything in it"
         )
 
 

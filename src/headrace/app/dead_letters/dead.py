@@ -306,7 +306,7 @@ class Dead:
 
     def _row(self, dead_letter_id: str) -> DeadLetterRow:
         dead_letters, name = self._services.engine.dead_letters, check_text("dead letter", dead_letter_id)
-        for row in dead_letters.get([name]) or dead_letters.latest([name]):
+        for row in dead_letters.get([name]) or dead_letters.get(job_ids=[name]):
             return row
         raise DeadLetterNotFound(name)
 

@@ -8,6 +8,7 @@ from headrace.app.app import Headrace
 from headrace.core.health.findings import Finding
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.errors import HeadraceError
+from headrace.runtime.retention.last_run import last_run
 
 
 def findings(app: Headrace) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def _of_archive(app: Headrace) -> Iterator[Finding]:
             advice="repair it, or set `archive_url` to another one",
         )
         return
-    if (last := app.engine.retention_store.last()) is not None and last.error is not None:
+    if (last := last_run(app.engine.document_store)) is not None and last.error is not None:
         yield Finding(
             code="archive_failed",
             sentence=f"finished jobs could not be archived and stay in the store: {last.error}",

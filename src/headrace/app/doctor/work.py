@@ -41,7 +41,7 @@ def _of_queues(app: Headrace) -> Iterator[Finding]:
 def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
     """One finding per queue and missing capabilities, with the number of jobs and an example."""
     waiting: dict[tuple[str, frozenset[str]], tuple[int, str]] = {}
-    for queue, lane, jobs, example in app.engine.queries.lanes_needing():
+    for queue, lane, jobs, example in app.engine.rule_store.lanes_needing():
         kind = queue, needs_of(lane)
         others, first = waiting.get(kind, (0, example))
         waiting[kind] = others + jobs, first

@@ -101,13 +101,13 @@ class Jobs:
         """The number of matching jobs; with `archived`, in the archive."""
         which = as_filter(filters)
         if not _flag("archived", archived):
-            return self._services.engine.queries.count(which)
+            return self._services.engine.queries.count(which).jobs
         archive.refuse_unsupported(which)
         return 0 if self._services.archive is None else self._services.archive.count(which)
 
     def count_up_to(self, reach: int, /, **filters: Any) -> JobCount:
         """The number of matching jobs among about `reach` scanned ones: exact, or a lower bound."""
-        return self._services.engine.queries.count_up_to(as_filter(filters), _reach(reach))
+        return self._services.engine.queries.count(as_filter(filters), _reach(reach))
 
     def cancel(self, /, **filters: Any) -> int:
         """Cancel the matching unfinished jobs; returns their number."""

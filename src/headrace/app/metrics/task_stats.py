@@ -43,9 +43,9 @@ def task_stats(
     engine: Engine, now: int, known: Collection[str], figures: Mapping[str, MetricFigures], only: str | None = None
 ) -> list[TaskStats]:
     """Every task that is known, has rules, runs, or had a job in the last hour, by name; with `only`, that one."""
-    rules = {row.name: row.rules for row in engine.queries.tasks()}
+    rules = {row.name: row.rules for row in engine.rule_store.tasks()}
     running: dict[str, int] = {}
-    for _, task, _, jobs in engine.queries.running(now):
+    for _, task, _, jobs in engine.rule_store.running(now):
         running[task] = running.get(task, 0) + jobs
     found = {*known, *rules, *running, *figures} if only is None else {check_task_name(only)}
     names = sorted(name for name in found if not name.endswith(".*") and not is_reserved(name))
@@ -65,7 +65,7 @@ def _stats(
     known: bool,
     figures: Mapping[str, MetricFigures],
 ) -> TaskStats:
-    pending = engine.queries.count_up_to(Filter(task=name, states=(State.PENDING,)), reach)
+    pending = engine.queries.count(Filter(task=name, states=(State.PENDING,)), reach)
     newest = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",), task=name), 1)
     return TaskStats(
         task=name,

@@ -44,7 +44,7 @@ def sync_rules(engine: Engine, tasks: Mapping[str, Task[..., Any, Any]]) -> list
         rules = present.get(name, TaskRules())
         after = followed(rules, before, declared[name])
         if after != rules:
-            engine.queries.set_task_rules(name, after)
+            engine.rule_store.set_rules(name, after)
             changed.append(name)
             log.info("task %s has the declared rules %s", name, format_rules(after) or "none")
         # Last, so that a killed worker leaves rules without a record, and not a record without rules. It is refused if

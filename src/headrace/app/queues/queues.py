@@ -75,7 +75,7 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
-    rate_state_at, now = services.engine.queries.rate_state(rates), 1000 * services.clock.now()
+    rate_state_at, now = services.engine.rule_store.rate_state(rates), 1000 * services.clock.now()
     for name, rate in rates.items():
         yield name, allows(rate, rate_state_at.get(name, 0), now)
 
@@ -98,7 +98,7 @@ class Queue:
 
     def length(self) -> int:
         """The number of pending jobs: due and not yet claimed."""
-        return self._services.engine.queries.count(Filter(queue=self.name, states=(State.PENDING,)))
+        return self._services.engine.queries.count(Filter(queue=self.name, states=(State.PENDING,))).jobs
 
     def peek(self, n: int = 10) -> list[Job[Any]]:
         """The next jobs in claim order."""
@@ -118,7 +118,7 @@ class Queue:
         Raises QueueNotEmpty, and changes nothing, if it has unfinished jobs. A new job creates it again.
         """
         queries, row = self._services.engine.queries, self._row()
-        if jobs := queries.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
+        if jobs := queries.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))).jobs:
             raise QueueNotEmpty(self.name, jobs)
         deleted = len(self._services.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Trigger.DELETE))
         if row is None:
@@ -127,7 +127,7 @@ class Queue:
         if row.paused:
             queries.pause_queue(self.name, False)
         if row.rules:
-            queries.set_queue_rules(self.name, QueueRules())
+            self._services.engine.rule_store.set_rules(self.name, QueueRules())
         self._services.engine.staleness_store.override_policy("queue", self.name, None)
         return deleted
 
@@ -161,7 +161,7 @@ class Queue:
         `rate_key` and each `concurrency_key` separately. None removes a rule; omitted rules stay.
         """
         after = changed(self.rules, rules)
-        self._services.engine.queries.set_queue_rules(self.name, after)
+        self._services.engine.rule_store.set_rules(self.name, after)
         return after
 
     def _row(self) -> QueueRow | None:
@@ -185,11 +185,11 @@ class Queue:
 
 def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
     """The rules of all tasks that have any, by name."""
-    return {row.name: row.rules for row in engine.queries.tasks()}
+    return {row.name: row.rules for row in engine.rule_store.tasks()}
 
 
 def change_task_rules(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
     """Change the rules of a task; returns all its rules."""
     after = change(rules_of_tasks(engine).get(check_task_name(name), TaskRules()))
-    engine.queries.set_task_rules(name, after)
+    engine.rule_store.set_rules(name, after)
     return after

@@ -38,6 +38,7 @@ from headrace.engines.protocol.archive import Archive
 from headrace.engines.shared.decisions import closed_error
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
+from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_event import emit_run, error_text, record_run
@@ -99,7 +100,7 @@ class JobArchive:
         ]
 
     def stats(self) -> ArchiveStats:
-        partitions, last = self.partitions(), self._services.engine.retention_store.last()
+        partitions, last = self.partitions(), last_run(self._services.engine.document_store)
         return ArchiveStats(
             jobs=sum(one.jobs for one in partitions),
             bytes=sum(one.bytes for one in partitions),
@@ -167,7 +168,7 @@ class JobArchive:
             raise JobNotFound(job_id)
         if (store_status := engine.transfer.store_status()) is not None:
             raise closed_error(store_status)
-        if not rows or not engine.transfer.import_jobs([revived(archived_job(rows[0]), engine.clock.now())]):
+        if not rows or not engine.transfer.import_records([revived(archived_job(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
         self._required_archive().remove([key_of(rows[0])])
         engine.ring("work")

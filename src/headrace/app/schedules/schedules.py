@@ -25,7 +25,7 @@ from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRo
 from headrace.core.schedules.schedule import Timing, timing, upcoming
 from headrace.core.tasks.options import check_limit, check_priority, check_queue
 from headrace.core.text import nearest, short
-from headrace.engines.protocol.queries import ScheduleStore
+from headrace.engines.protocol.schedules import ScheduleStore
 from headrace.engines.shared.decisions import closed_error
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
 from headrace.runtime.jobs.async_twin import twin

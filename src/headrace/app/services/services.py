@@ -225,7 +225,9 @@ class Services:
             archived = archived_jobs.archived_job(self.archive, row.id, row.created_at)
             history_rows = [] if archived is None else archived.history
         else:
-            history_rows = [] if row.seq == SPOOLED else self.engine.queries.history(row.id)
+            history_rows = (
+                [] if row.seq == SPOOLED else self.engine.queries.details(row.id, logs=0, steps=False).history
+            )
         return timeline(row, history_rows), errors_of(history_rows)
 
     def log_lines(self, row: JobRow) -> list[LogEntry]:
@@ -235,7 +237,7 @@ class Services:
             archived = archived_jobs.archived_job(self.archive, row.id, row.created_at)
             lines = [] if archived is None else archived.logs
         else:
-            lines = self.engine.queries.logs(row.id)
+            lines = self.engine.queries.details(row.id, history=False, steps=False).logs
         return [self.log_entry(row.id, line) for line in lines]
 
     def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
@@ -250,7 +252,7 @@ class Services:
     def explain(self, row: JobRow) -> Explanation:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return Explanation(explain_spooled(*self._spool.place(row.id)))
-        found = explain(row, self.engine.queries, self.clock.now(), self.engine.transfer.store_status())
+        found = explain(row, self.engine, self.clock.now(), self.engine.transfer.store_status())
         if row.state in (State.FAILED, State.RETRYING):
             found = found.plus(explain_error(self.history_of(row)[1]))
         if row.seq == ARCHIVED:
@@ -261,11 +263,15 @@ class Services:
 
     def _describe_staleness(self, row: JobRow) -> str:
         policies = Policies(self.policies(), self.settings)
-        found = check_staleness(job_age_of(row, self.engine.queries.history(row.id)), policies, self.clock.now())
+        found = check_staleness(
+            job_age_of(row, self.engine.queries.details(row.id, logs=0, steps=False).history),
+            policies,
+            self.clock.now(),
+        )
         return "" if found is None else explain_stale(found)
 
     def _with_dead_letter(self, row: JobRow, found: Explanation) -> Explanation:
-        for dead_letter in self.engine.dead_letters.latest([row.id]):
+        for dead_letter in self.engine.dead_letters.get(job_ids=[row.id]):
             command = f"headrace dead show {dead_letter.id}"
             remedy = Remedy(verb="show_dead_letter", target=dead_letter.id, words="show it with", command=command)
             return Explanation(f"{found.text} Its dead letter {dead_letter.id} is {dead_letter.status}.", remedy)
@@ -274,7 +280,7 @@ class Services:
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
         """All dependencies of these jobs, each once."""
         pages = (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
-        found = {(edge.parent, edge.child): edge for page in pages for edge in self.engine.queries.edges(page)}
+        found = {(edge.parent, edge.child): edge for page in pages for edge in self.engine.flow_store.edges(page)}
         return list(found.values())
 
     def rows(self, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
@@ -295,7 +301,7 @@ class Services:
         return next(iter(self.engine.queries.find(which, 1, light=True).jobs), None)
 
     def flow_summary(self, flow_id: str) -> FlowSummary:
-        found = self.engine.queries.flows(1, ids=[flow_id])
+        found = self.engine.flow_store.flows(1, ids=[flow_id])
         if not found:
             raise FlowNotFound(flow_id)
         return found[0]

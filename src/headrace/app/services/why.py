@@ -20,24 +20,24 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.queues.limits import Limit, allows, is_equipped, lane_limits_of, needs_of, opens_at
 from headrace.core.queues.rules_text import format_rate
 from headrace.core.retention.staleness import StaleFinding
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.maintenance import StoreView
 
 _MAX_MESSAGE = 200  # characters
 
 
-def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus | None = None) -> Explanation:
+def explain(row: JobRow, store: StoreView, now: int, store_status: StoreStatus | None = None) -> Explanation:
     """The cause, and what can be done. `store_status` is set while the store is closed by a copy."""
     if row.state in FINAL:
-        return Explanation(_finished(row), None, explain_end(row, queries) if row.reason == PARENT_FAILED else "")
+        return Explanation(_finished(row), None, explain_end(row, store) if row.reason == PARENT_FAILED else "")
     if row.state is State.RUNNING:
         return Explanation(_running(row, now))
     if store_status is not None:
         return Explanation(_closed(store_status))
     if row.state is State.WAITING:
-        return explain_waiting(row, queries)
+        return explain_waiting(row, store)
     if row.state is State.PENDING or row.run_at <= now:
-        alive = [worker for worker in queries.workers() if not worker.is_silent(now)]
-        return _pending(row, queries, alive, now)
+        alive = [worker for worker in store.queries.workers() if not worker.is_silent(now)]
+        return _pending(row, store, alive, now)
     return _not_due(row, now)
 
 
@@ -113,12 +113,12 @@ def _suspended(row: JobRow, left: str, now: int) -> Explanation:
     return Explanation(f"It {reason}{deadline}.", remedy)
 
 
-def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) -> Explanation:
-    queue = next((queue for queue in queries.queues() if queue.name == row.queue), None)
+def _pending(row: JobRow, store: StoreView, alive: list[WorkerRow], now: int) -> Explanation:
+    queue = next((queue for queue in store.queries.queues() if queue.name == row.queue), None)
     if queue is not None and queue.paused:
         return Explanation(f"Queue {row.queue!r} is paused.", _resume("queue", row.queue))
     lane_limits = lane_limits_of(row.lane)
-    rules_by_task = {task.name: task.rules for task in queries.tasks()}
+    rules_by_task = {task.name: task.rules for task in store.rule_store.tasks()}
     # A worker that did not know the task has put the job into the lane of the task, which has no rules.
     was_unknown = row.task not in rules_by_task and Limit("task", row.task) in lane_limits
     working = _able_workers(row, alive, was_unknown)
@@ -126,16 +126,16 @@ def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) ->
         return working
     of_queue = _rules(queue)
     of_task = rules_by_task.get(row.task, TaskRules())
-    if (blocked := _blocked(row, lane_limits, of_queue, of_task, queries, now)) is not None:
+    if (blocked := _blocked(row, lane_limits, of_queue, of_task, store, now)) is not None:
         return blocked
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
-    waiting = queries.count(Filter(states=(State.PENDING,), queue=row.queue))
+    waiting = store.queries.count(Filter(states=(State.PENDING,), queue=row.queue)).jobs
     pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
     behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
     if busy >= slots:
         return Explanation(f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}")
     if rates := _rates(row, lane_limits, of_queue, of_task):
-        opens = _opens(row.queue, of_queue.rate, queries, now)
+        opens = _opens(row.queue, of_queue.rate, store, now)
         return Explanation(
             f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}.",
             _raise("queue", row.queue, "rate") if of_queue.rate else _raise("task", row.task, "rate"),
@@ -217,12 +217,12 @@ def _start(row: JobRow, *, any_queue: bool = False) -> Remedy:
 
 
 def _blocked(
-    row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules, queries: Queries, now: int
+    row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules, store: StoreView, now: int
 ) -> Explanation | None:
     """The explanation for a job that a pause or a concurrency limit blocks, None if none does now."""
     if of_task.paused:
         return Explanation(f"Task {row.task!r} is paused.", _resume("task", row.task))
-    running = queries.running(now)
+    running = store.rule_store.running(now)
     held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
     if of_queue.concurrency is not None and held >= of_queue.concurrency:
         remedy = _raise("queue", row.queue, "concurrency")
@@ -254,9 +254,9 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
     return " and ".join(f"{name} starts {format_rate(rate)}" for name, rate in rates.items() if rate is not None)
 
 
-def _opens(queue: str, rate: Rate | None, queries: Queries, now: int) -> str:
+def _opens(queue: str, rate: Rate | None, store: StoreView, now: int) -> str:
     """When the rate of the queue allows the next start, if not now."""
-    full_at = 0 if rate is None else queries.rate_state({queue: rate}).get(queue, 0)
+    full_at = 0 if rate is None else store.rule_store.rate_state({queue: rate}).get(queue, 0)
     if rate is None or allows(rate, full_at, 1000 * now):
         return ""
     return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"

@@ -8,14 +8,14 @@ from headrace.core.jobs.dependencies import HELD, Dependency
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import JobRow
 from headrace.core.jobs.states import FINAL, State
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.runtime.submit.dependencies import rows_of
 
 
-def explain_waiting(row: JobRow, queries: Queries) -> Explanation:
+def explain_waiting(row: JobRow, store: StoreView) -> Explanation:
     """The explanation for a job that is waiting."""
-    edges = [edge for edge in queries.edges([row.id]) if edge.child == row.id]
-    rows = rows_of(queries, [edge.parent for edge in edges if edge.blocks])
+    edges = [edge for edge in store.flow_store.edges([row.id]) if edge.child == row.id]
+    rows = rows_of(store.queries, [edge.parent for edge in edges if edge.blocks])
     parents = sorted(rows.values(), key=lambda parent: parent.seq)
     ended = [parent for parent in parents if parent.state in FINAL]
     if row.reason == HELD and ended:
@@ -29,9 +29,12 @@ def explain_waiting(row: JobRow, queries: Queries) -> Explanation:
     return Explanation(f"{subject} waits for {_which(left, edges)}.")
 
 
-def explain_end(row: JobRow, queries: Queries) -> str:
+def explain_end(row: JobRow, store: StoreView) -> str:
     """A second sentence for a job that was cancelled because of a parent, if that parent still exists."""
-    rows = rows_of(queries, [edge.parent for edge in queries.edges([row.id]) if edge.child == row.id and edge.blocks])
+    rows = rows_of(
+        store.queries,
+        [edge.parent for edge in store.flow_store.edges([row.id]) if edge.child == row.id and edge.blocks],
+    )
     ended = [parent for parent in rows.values() if parent.state in FINAL]
     if not ended:
         return ""

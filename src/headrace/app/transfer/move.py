@@ -164,8 +164,8 @@ class StoreCopy:
         ):
             return
         raise ConfigError(
-            f"{self._target.url} is in use: it has {self._target.queries.count(Filter())} jobs. Choose an empty store, "
-            "or add --into-used to copy into it: jobs whose id exists there are skipped"
+            f"{self._target.url} is in use: it has {self._target.queries.count(Filter()).jobs} jobs. Choose an empty "
+            "store, or add --into-used to copy into it: jobs whose id exists there are skipped"
         )
 
     def _total(self) -> int:
@@ -196,7 +196,7 @@ class StoreCopy:
         self._copy_jobs(start, result)
         for page in dead_letter_pages(self._source.transfer):
             for portion in portions(page, dead_letter_size):
-                result.dead_letters += self._target.transfer.import_dead_letters(portion, self._source.url)
+                result.dead_letters += self._target.transfer.import_records(portion, self._source.url)
 
     def verify(self) -> CopyVerification:
         """Compare the stores. Open the target only if there are no differences."""
@@ -220,7 +220,7 @@ class StoreCopy:
         target_status = self._target.transfer.store_status()
         if self._is_arriving(target_status):
             link_to_existing(self._target, self._unlinked)  # after the comparison, which expects unchanged jobs
-            self._target.transfer.replace_status(target_status, None)
+            self._target.transfer.set_status(None, expected=target_status)
 
     def _is_arriving(self, store_status: StoreStatus | None) -> bool:
         return store_status is not None and (store_status.kind, store_status.other) == ("arriving", self._source.url)
@@ -244,11 +244,11 @@ class StoreCopy:
         try:
             if self._is_arriving(source.transfer.store_status()):  # the status just set under the other URL
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
-            if not source.transfer.replace_status(None, StoreStatus("moved", target.url, source.clock.now())):
+            if not source.transfer.set_status(StoreStatus("moved", target.url, source.clock.now()), expected=None):
                 self._refuse_elsewhere(source.transfer.store_status(), None)
                 # Closed before our announcement: that copy has finished. A later copy would have replaced our
                 # announcement.
-                if is_first and target.transfer.replace_status(announcement, None):
+                if is_first and target.transfer.set_status(None, expected=announcement):
                     raise CopyFinished
         except BaseException:
             if is_first:
@@ -256,8 +256,8 @@ class StoreCopy:
             raise
         target_status = target.transfer.store_status()
         if target_status is not None and self._is_arriving(target_status) and target_status.at <= 0:
-            target.transfer.replace_status(
-                target_status, StoreStatus("arriving", source.url, max(target.clock.now(), 1))
+            target.transfer.set_status(
+                StoreStatus("arriving", source.url, max(target.clock.now(), 1)), expected=target_status
             )
 
     def _withdraw(self, announcement: StoreStatus) -> None:
@@ -268,16 +268,16 @@ class StoreCopy:
         with contextlib.suppress(HeadraceError):
             source_status = self._source.transfer.store_status()
             if source_status is None or (source_status.kind, source_status.other) != ("moved", self._target.url):
-                self._target.transfer.replace_status(announcement, None)
+                self._target.transfer.set_status(None, expected=announcement)
 
     def _announce(self, announcement: StoreStatus) -> bool:
         """Announce the move, or take it over from another run, alive or not; whether there was no other run."""
         transfer = self._target.transfer
-        while not transfer.replace_status(None, announcement):
+        while not transfer.set_status(announcement, expected=None):
             target_status = transfer.store_status()
             self._refuse_elsewhere(None, target_status)
             if target_status is not None and (
-                target_status.at > 0 or transfer.replace_status(target_status, announcement)
+                target_status.at > 0 or transfer.set_status(announcement, expected=target_status)
             ):
                 return False
         return True
@@ -291,7 +291,7 @@ class StoreCopy:
             while True:
                 while len(self._source.reap(_REAP_BATCH)) == _REAP_BATCH:
                     pass
-                left = self._source.queries.count(_RUNNING)
+                left = self._source.queries.count(_RUNNING).jobs
                 most = max(most, left)
                 if most:
                     self._progress(CopyStep("waiting", most - left, most))
@@ -308,7 +308,7 @@ class StoreCopy:
         A late success would make the copy inconsistent: a running parent with a child that no longer waits for it.
         """
         taken: list[str] = []
-        while self._source.queries.count(_RUNNING):
+        while self._source.queries.count(_RUNNING).jobs:
             self._check_closed()  # an open store would let workers claim the next jobs
             some = self._source.reap(_REAP_BATCH, alive=True)
             taken += [job.id for job in some]
@@ -334,10 +334,10 @@ class StoreCopy:
     def _copy_jobs(self, after: int, result: CopyResult) -> None:
         total = self._total()
         parents = self._parents_before(after)
-        done = min(self._target.queries.count(Filter()), total) if after else 0
+        done = min(self._target.queries.count(Filter()).jobs, total) if after else 0
         for page in read_ahead(pages(self._source.transfer, after)):
             for portion in portions([portable(job_export) for job_export in page], export_size):
-                fresh = self._target.transfer.import_jobs(portion, self._source.url)
+                fresh = self._target.transfer.import_records(portion, self._source.url)
                 result.jobs += fresh
                 result.known += len(portion) - fresh
             parents += with_dependents(page)

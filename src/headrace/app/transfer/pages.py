@@ -13,7 +13,7 @@ from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLin
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport
-from headrace.engines.protocol.queries import Transfer
+from headrace.engines.protocol.transfer import Transfer
 
 T = TypeVar("T")
 

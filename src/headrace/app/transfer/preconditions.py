@@ -18,11 +18,11 @@ def file_of(engine: Engine) -> Path | None:
 def has_tables(engine: Engine) -> bool:
     """Whether the store has tables of headrace. It does not create a file."""
     path = file_of(engine)
-    return (path is None or path.exists()) and engine.schema()[0] > 0
+    return (path is None or path.exists()) and engine.maintenance.schema()[0] > 0
 
 
 def refuse_old_tables(engine: Engine) -> None:
-    found, needed = engine.schema()
+    found, needed = engine.maintenance.schema()
     if found < needed:
         raise SchemaMismatch(
             f"{engine.url} has tables of version {found}, this headrace needs {needed}, and a dry run changes nothing; "

@@ -35,11 +35,11 @@ class SettingDifference(Struct, frozen=True):
 def copy_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
     """Copy all settings, queues first: they must exist before their jobs. `merged`: the target was in use before."""
     known = {queue.name for queue in target.queries.queues()} if merged else set()
-    target.transfer.import_queues([queue for queue in source.queries.queues() if queue.name not in known])
-    ruled = {row.name for row in target.queries.tasks()} if merged else set()
-    for task in source.queries.tasks():
+    target.transfer.import_records([queue for queue in source.queries.queues() if queue.name not in known])
+    ruled = {row.name for row in target.rule_store.tasks()} if merged else set()
+    for task in source.rule_store.tasks():
         if task.name not in ruled:
-            target.queries.set_task_rules(task.name, task.rules)
+            target.rule_store.set_rules(task.name, task.rules)
     _copy_policies(source, target, merged)
     _copy_documents(source, target)
     there = {row.id: row for row in target.schedule_store.all()}
@@ -102,7 +102,7 @@ def _copy_schedule(
         copy = None
     if copy is None and not target.schedule_store.put(original, new=True):
         return  # one was created meanwhile
-    target.schedule_store.record(_missing_occurrences(source, target, original.id)[::-1])
+    target.transfer.import_records(_missing_occurrences(source, target, original.id)[::-1])
 
 
 def _is_kept(original: ScheduleRow, copy: ScheduleRow, merged: bool) -> bool:
@@ -123,8 +123,8 @@ def differing_settings(source: Engine, target: Engine, *, merged: bool) -> Itera
     for queue in source.queries.queues():
         if how := _queue_difference(queue, queues.get(queue.name)):
             yield SettingDifference("queue", queue.name, how, is_kept=merged and queue.name in queues)
-    tasks = {row.name: row.rules for row in target.queries.tasks()}
-    for task in source.queries.tasks():
+    tasks = {row.name: row.rules for row in target.rule_store.tasks()}
+    for task in source.rule_store.tasks():
         if (rules := tasks.get(task.name)) != task.rules:
             how = f"should have {format_rules(task.rules)} and has {format_rules(rules or TaskRules()) or 'no rules'}"
             yield SettingDifference("task", task.name, how, is_kept=merged and rules is not None)

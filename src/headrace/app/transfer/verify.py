@@ -220,7 +220,7 @@ def _compare_dead(source: Engine, target: Engine, verification: CopyVerification
 
 
 def _has_pending_dead_letter(target: Engine, job_id: str) -> bool:
-    return any(dead_letter.status == "pending" for dead_letter in target.dead_letters.latest([job_id]))
+    return any(dead_letter.status == "pending" for dead_letter in target.dead_letters.get(job_ids=[job_id]))
 
 
 def _compare_dependencies(source: Engine, target: Engine, parents: list[str], verification: CopyVerification) -> None:
@@ -229,7 +229,7 @@ def _compare_dependencies(source: Engine, target: Engine, parents: list[str], ve
     for edge in missing_edges(source, target, parents, verification.taken):
         verification.add("dependency", edge, "is missing")
     taken = [parent for parent in parents if parent in verification.taken]
-    for page in edge_pages(source.queries, taken):
+    for page in edge_pages(source.flow_store, taken):
         verification.unlinked += [edge for edge in page if edge.blocks and edge.child not in verification.taken]
 
 

@@ -184,7 +184,11 @@ def _found(app: Headrace, given: JobArguments) -> tuple[list[Job[Any]], str | No
 def job(context: ToolContext, given: JobId) -> Any:
     """Everything about one job: arguments, result, errors with tracebacks, steps, history, logs, and why it waits."""
     found = context.app.jobs.get(given.id)
-    steps = [] if found.spooled or found.archived else context.app.engine.queries.steps(found.id)
+    steps = (
+        []
+        if found.spooled or found.archived
+        else context.app.engine.queries.details(found.id, history=False, logs=0).steps
+    )
     logs = [log_of(line, found) for line in found.logs()]
     return {"job": full_record_of(found, steps), "history": found.history(), "logs": logs}
 

@@ -1,7 +1,8 @@
-"""Records for unique jobs: rule, request, result."""
+"""Records for inserts: unique rule, request, result."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 
 Act = Literal["keep", "refuse", "replace", "reschedule"]
-Kind = Literal["new", "taken", "existing", "refused", "replaced", "rescheduled"]
+Kind = Literal["new", "taken", "existing", "refused", "replaced", "rescheduled", "spooled"]
 
 
 class UniqueCondition(Struct, frozen=True, array_like=True):
@@ -45,11 +46,21 @@ class UniqueInsert(Struct, frozen=True, array_like=True):
     rule: UniqueRule | None = None
 
 
-class UniqueResult(Struct, frozen=True, array_like=True):
-    """The result of a unique insert, and the id of the resulting job: its own, or that of an existing one.
+class InsertResult(Struct, frozen=True, array_like=True):
+    """The result of an insert, and the id of the resulting job: its own, or that of an existing one.
 
-    `taken` says that its id already existed.
+    `taken` says that its id already existed, `spooled` that it waits in a local file for its store.
     """
 
     kind: Kind
     id: str
+
+
+def results_of(jobs: Sequence[NewJob], fresh: Iterable[bool]) -> list[InsertResult]:
+    """The results of jobs without unique rules; `fresh` says whose id was free."""
+    return [InsertResult("new" if is_new else "taken", job.id) for job, is_new in zip(jobs, fresh, strict=True)]
+
+
+def candidates_of(jobs: Sequence[NewJob], unique: Sequence[UniqueRule | None]) -> list[UniqueInsert]:
+    """The jobs, each with its unique rule."""
+    return [UniqueInsert(job, rule) for job, rule in zip(jobs, unique, strict=True)]

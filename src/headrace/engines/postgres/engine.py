@@ -27,8 +27,8 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
-from headrace.engines.postgres import health, schema
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
+from headrace.engines.postgres import schema
 from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
 from headrace.engines.postgres.exchange import Exchange
@@ -39,8 +39,8 @@ from headrace.engines.postgres.notify_listener import EventsBell, NotifyConnecti
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
-from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.joined import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.server_clock import ServerClock
@@ -50,7 +50,10 @@ from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sql.flows import SqlFlowStore
+from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.queue_rules import SqlRuleStore
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.schedules import SqlScheduleStore
@@ -79,6 +82,8 @@ class PostgresEngine:
         self._server_clock = ServerClock(self._read_time)
         self.clock: Clock = clock or self._server_clock
         self.queries = SqlQueries(self)
+        self.flow_store = SqlFlowStore(self)
+        self.rule_store = SqlRuleStore(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
         self.dead_letters = SqlDeadLetterStore(self)
@@ -101,13 +106,24 @@ class PostgresEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+        all_or_nothing: bool = False,
+        now: int | None = None,
+    ) -> list[InsertResult]:
         self.prepare()
         at = self.at(now)
+        if unique or edges or flow is not None:
+            return self._insert_decided(DecidedInsert(jobs, unique, edges, flow, all_or_nothing), at)
         fresh = self._inserts(jobs, all_or_nothing, at, self.rules_for_inserts)
         for queue in {job.queue for job in jobs}:
             self._server_bells.ring(f"work:{queue}")
-        return fresh
+        return results_of(jobs, fresh)
 
     def rules_for_inserts(self) -> RulesCache:
         """The rules that inserts must follow."""
@@ -115,59 +131,32 @@ class PostgresEngine:
             self.read(self._rules_cache.refresh)
         return self._rules_cache
 
-    def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
-    ) -> list[UniqueResult]:
-        self.prepare()
-        at = self.at(now)
-        queues = {candidate.job.queue for candidate in candidates}
-        rules = self.rules_for_inserts()
-        lengths, with_lanes = rules.lengths_of(queues), rules.candidates_with_lanes(candidates)
+    def _insert_decided(self, insert: DecidedInsert, now: int) -> list[InsertResult]:
+        rules, jobs = self.rules_for_inserts(), insert.jobs
 
-        def store(tx: Transaction) -> list[UniqueResult]:
-            results = unique_insert.run(unique_insert.insert_unique(with_lanes, all_or_nothing, lengths, at), tx)
-            if any(result.kind in ("replaced", "rescheduled") for result in results):
-                tx.fetch("ring", channel=self._channel, messages=as_json(["work"]))
-            return results
+        def store(tx: Transaction) -> tuple[list[InsertResult], Wakeups]:
+            if dependencies.names_existing(jobs, insert.edges):  # new jobs alone block no other transaction
+                tx.fetch("lock_dependencies")
+            results, effects = unique_insert.run(insert.steps(rules, now), tx)
+            effects.work |= any(result.kind in ("replaced", "rescheduled") for result in results)
+            if topics := effects.topics():
+                tx.fetch("ring", channel=self._channel, messages=as_json(topics))
+            return results, effects
 
         try:
-            results = self.write(store)
+            results, effects = self.write(store)
+        except ConnectionLost:
+            if not insert.is_graph or not self._inserts.stored(jobs).issuperset(job.id for job in jobs):
+                raise
+            results, effects = results_of(jobs, [True] * len(jobs)), Wakeups(work=True, done=True)
         except DuplicateJob:
             self._refuse_if_moved()
             raise
         if any(result.kind == "taken" for result in results):
             self._refuse_if_moved()
-        for queue in queues:
-            self._server_bells.ring(f"work:{queue}")
-        return results
-
-    def insert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
-    ) -> None:
-        self.prepare()
-        at = self.at(now)
-        rules = self.rules_for_inserts()
-        lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.with_lanes(jobs)
-
-        def store(tx: Transaction) -> Wakeups:
-            if dependencies.names_existing(jobs, edges):  # new jobs alone block no other transaction
-                tx.fetch("lock_dependencies")
-            effects = unique_insert.run(dependencies.insert_graph(with_lanes, edges, flow, lengths, at), tx)
-            if topics := effects.topics():
-                tx.fetch("ring", channel=self._channel, messages=as_json(topics))
-            return effects
-
-        try:
-            effects = self.write(store)
-        except ConnectionLost:
-            if not self._inserts.stored(jobs).issuperset(job.id for job in jobs):
-                raise
-            effects = Wakeups(work=True, done=True)
-        except DuplicateJob:
-            self._refuse_if_moved()
-            raise
         for topic in {*(f"work:{job.queue}" for job in jobs), *effects.topics()}:
             self._server_bells.ring(topic)
+        return results
 
     def exchange(
         self,
@@ -292,23 +281,13 @@ class PostgresEngine:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
 
-    def schema(self) -> tuple[int, int]:
-        return self.server.repeat(lambda db: schema.version_of(db, self.address.schema))[0], schema.CURRENT
-
     def migrate(self) -> list[str]:
         now = self.at(None)
         return self.server.transact(lambda db: schema.migrate(db, self.address.schema, self.url, now))
 
-    def facts(self) -> dict[str, str | int]:
-        self.prepare()
-        return self.server.repeat(lambda db: health.facts(db, self.address))
-
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._server_bells.close()
         self.server.close()
-
-    def close(self) -> None:
-        self.disconnect()
         self.start_over()
 
     def start_over(self) -> None:

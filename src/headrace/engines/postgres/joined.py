@@ -16,14 +16,14 @@ from headrace.core.events.log import arrivals, page
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.postgres.statements import qualified
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import event_params, storable
 from headrace.engines.shared.borrowed_connections import Row, async_borrowed_postgres, borrowed_postgres
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql import dependencies, unique_insert
-from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql import unique_insert
+from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.transaction import Transaction
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
@@ -85,27 +85,14 @@ class TransactionalInsert:
             self._host.write(lambda tx: tx.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names
 
-    def insert_unique(self, driver: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
+    def insert(self, driver: Any, insert: DecidedInsert) -> Steps[list[InsertResult]]:
         """The statements that insert the jobs, each answered by its first row. `driver` is the connection."""
-        jobs = [candidate.job for candidate in candidates]
-        yield from self._check_connection(driver, jobs)
+        yield from self._check_connection(driver, insert.jobs)
         rules = self._host.rules_for_inserts()
-        lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.candidates_with_lanes(candidates)
-        if lengths or any(candidate.rule for candidate in candidates):
+        if insert.is_graph or any(insert.unique) or rules.lengths_of({job.queue for job in insert.jobs}):
             yield from self._ensure_locks_hold()
-        return (yield from self._run_steps(unique_insert.insert_unique(with_lanes, True, lengths, self._host.at(None))))
-
-    def insert_graph(
-        self, driver: Any, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None
-    ) -> Steps[Wakeups]:
-        """The same for jobs with dependencies."""
-        yield from self._check_connection(driver, jobs)
-        yield from self._ensure_locks_hold()
-        rules = self._host.rules_for_inserts()
-        lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.with_lanes(jobs)
-        return (
-            yield from self._run_steps(dependencies.insert_graph(with_lanes, edges, flow, lengths, self._host.at(None)))
-        )
+        results, _ = yield from self._run_steps(insert.steps(rules, self._host.at(None)))
+        return results
 
     def _check_connection(self, driver: Any, jobs: Sequence[NewJob]) -> Steps[None]:
         _refuse_twins(jobs)
@@ -191,54 +178,52 @@ class PostgresJoined:
         self._store_url = store
         self._connection = connection
 
-    def insert(self, jobs: Sequence[NewJob]) -> None:
-        self.insert_unique([UniqueInsert(job) for job in jobs])
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        return self._store(DecidedInsert(jobs, unique, edges, flow))
 
-    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.ainsert_unique([UniqueInsert(job) for job in jobs])
+    async def ainsert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        return await self._astore(DecidedInsert(jobs, unique, edges, flow))
 
-    def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        jobs = [candidate.job for candidate in candidates]
-        return self._store(jobs, lambda driver: self._transactional_insert.insert_unique(driver, candidates))
-
-    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        jobs = [candidate.job for candidate in candidates]
-        return await self._astore(jobs, lambda driver: self._transactional_insert.insert_unique(driver, candidates))
-
-    def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        self._store(jobs, lambda driver: self._transactional_insert.insert_graph(driver, jobs, edges, flow))
-
-    async def ainsert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
-    ) -> None:
-        await self._astore(jobs, lambda driver: self._transactional_insert.insert_graph(driver, jobs, edges, flow))
-
-    def _store(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
+    def _store(self, insert: DecidedInsert) -> list[InsertResult]:
         borrowed = borrowed_postgres(self._connection, self._store_url)
-        self._transactional_insert.prepare(jobs)
-        steps = make_steps(borrowed.open())
+        self._transactional_insert.prepare(insert.jobs)
+        steps = self._transactional_insert.insert(borrowed.open(), insert)
         row: Row = None
         while True:
             try:
                 statement = steps.send(row)
             except StopIteration as end:
-                answer: R = end.value
-                return answer
+                results: list[InsertResult] = end.value
+                return results
             row = borrowed.fetch_row(*statement)
 
-    async def _astore(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
+    async def _astore(self, insert: DecidedInsert) -> list[InsertResult]:
         from asyncio import to_thread  # deferred: a caller that gets here has loaded it
 
         borrowed = async_borrowed_postgres(self._connection, self._store_url)
-        await to_thread(self._transactional_insert.prepare, jobs)
-        steps = make_steps(await borrowed.open())
+        await to_thread(self._transactional_insert.prepare, insert.jobs)
+        steps = self._transactional_insert.insert(await borrowed.open(), insert)
         row: Row = None
         while True:
             try:
                 statement = steps.send(row)
             except StopIteration as end:
-                answer: R = end.value
-                return answer
+                results: list[InsertResult] = end.value
+                return results
             row = await borrowed.fetch_row(*statement)
 
 

@@ -14,14 +14,16 @@ from typing import Any, Protocol, TypeVar
 from psycopg import sql
 
 from headrace.core.health.findings import Finding, MaintenanceKind, RecordKind, StoragePart, StoreLoad, TrimResult
-from headrace.engines.postgres import health
+from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.sql import maintenance
 from headrace.engines.sql.documents import SqlDocumentStore
+from headrace.engines.sql.flows import SqlFlowStore
 from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.queue_rules import SqlRuleStore
 from headrace.engines.sql.schedules import SqlScheduleStore
 from headrace.engines.sql.staleness import SqlStalenessStore
 from headrace.engines.sql.transaction import Database, Transaction
@@ -59,6 +61,14 @@ class PostgresMaintenance:
 
     def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.trim_history(self._engine, what, most, after, limit)
+
+    def facts(self) -> dict[str, str | int]:
+        self._engine.prepare()
+        return self._engine.server.repeat(lambda db: health.facts(db, self._engine.address))
+
+    def schema(self) -> tuple[int, int]:
+        found = self._engine.server.repeat(lambda db: schema.version_of(db, self._engine.address.schema))
+        return found[0], schema.CURRENT
 
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
@@ -166,6 +176,8 @@ class _Snapshot:
         self._engine = engine
         self._tx = PostgresTransaction(db, engine.sql, "")
         self.queries = SqlQueries(self)
+        self.flow_store = SqlFlowStore(self)
+        self.rule_store = SqlRuleStore(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
         self.staleness_store = SqlStalenessStore(self)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from psycopg import sql
 
 from headrace.engines.postgres.connections import Connection, ConnectionPool
-from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.core import Bell
 from headrace.engines.wakeup.server import EVENTS
 
 _ECHO_FIRST, _ECHO_LONGEST, _ECHO_FACTOR = 0.15, 20.0, 1.5  # seconds

@@ -1,15 +1,12 @@
-"""The archive of finished jobs, and the retention that moves them there or deletes them."""
+"""The archive of finished jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import JobExport
+from headrace.core.jobs.records import Filter
 from headrace.core.retention.archive import ArchivePage, ArchiveRow, Durations, Interval, Key, PartitionRow
-from headrace.core.retention.retention import FinishedJob, RetentionRun
 
 
 class Archive(Protocol):
@@ -60,45 +57,4 @@ class Archive(Protocol):
 
     def drop(self, before: int) -> list[str]:
         """Remove every partition whose jobs all ended before this time, each in one step; their names."""
-        ...
-
-
-class RetentionStore(Protocol):
-    """Reads and deletes finished jobs. It decides nothing about their dependents."""
-
-    def finished(
-        self,
-        queue: str,
-        state: State,
-        before: int,
-        limit: int,
-        after: FinishedJob | None = None,
-        *,
-        newest: bool = False,
-    ) -> list[FinishedJob]:
-        """Finished jobs of the queue and state that ended before a time, the oldest first or the newest first.
-
-        Pages continue after `after`, which need not exist any more. Jobs that must stay are marked as `held`: jobs with
-        a pending dead letter, an open child or an open job in their flow. Jobs that would run again with a
-        dead-lettered job are held, too: its parents, the jobs cancelled with it, and its flow.
-        """
-        ...
-
-    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
-        """The jobs of these ids that exist, with their complete history."""
-        ...
-
-    def delete(self, leases: Sequence[Lease]) -> list[str]:
-        """Delete the jobs that are finished, at exactly this version and not held, with everything that is their own.
-
-        Returns the ids of the deleted jobs. While a store status is set, none is deleted.
-        """
-        ...
-
-    def last(self) -> RetentionRun | None:
-        """The last recorded retention run."""
-        ...
-
-    def record(self, retention_run: RetentionRun) -> None:
-        """Store a retention run in place of the last one."""
         ...

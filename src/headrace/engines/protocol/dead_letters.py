@@ -21,12 +21,8 @@ from headrace.core.jobs.records import DeadLetterRow
 class DeadLetterStore(Protocol):
     """Records of jobs that failed for good. They outlive their jobs; each job has at most one pending record."""
 
-    def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        """Those of these records that exist, in no particular order."""
-        ...
-
-    def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
-        """The newest record of each of these jobs that has any, in no particular order."""
+    def get(self, ids: Sequence[str] = (), *, job_ids: Sequence[str] = ()) -> list[DeadLetterRow]:
+        """Those of these records that exist, and the newest of each of these jobs that has any; in no order."""
         ...
 
     def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.core.health.findings import Finding, MaintenanceKind, RecordKind, StoragePart, StoreLoad, TrimResult
+from headrace.engines.protocol.core import Queries
 from headrace.engines.protocol.documents import DocumentStore
-from headrace.engines.protocol.queries import Queries, ScheduleStore, Transfer
-from headrace.engines.protocol.staleness import StalenessStore
+from headrace.engines.protocol.flows import FlowStore
+from headrace.engines.protocol.queue_rules import RuleStore
+from headrace.engines.protocol.retention import StalenessStore
+from headrace.engines.protocol.schedules import ScheduleStore
+from headrace.engines.protocol.transfer import Transfer
 
 
 class StoreView(Protocol):
@@ -20,6 +24,12 @@ class StoreView(Protocol):
 
     @property
     def queries(self) -> Queries: ...
+
+    @property
+    def flow_store(self) -> FlowStore: ...
+
+    @property
+    def rule_store(self) -> RuleStore: ...
 
     @property
     def schedule_store(self) -> ScheduleStore: ...
@@ -43,6 +53,14 @@ class Maintenance(Protocol):
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         """Repair at most about `limit` of each of these findings; how many of each. Nothing else is touched."""
+        ...
+
+    def facts(self) -> dict[str, str | int]:
+        """Facts for operators: file, sizes, versions, settings."""
+        ...
+
+    def schema(self) -> tuple[int, int]:
+        """The version of the store's tables and the one this headrace works with."""
         ...
 
     def store_load(self, now: int | None = None) -> StoreLoad:

@@ -55,11 +55,8 @@ class RedisDeadLetterStore:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        return self._rows("ids", ids)
-
-    def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
-        return self._rows("jobs", job_ids)
+    def get(self, ids: Sequence[str] = (), *, job_ids: Sequence[str] = ()) -> list[DeadLetterRow]:
+        return [*self._rows("ids", ids), *self._rows("jobs", job_ids)]
 
     def _rows(self, kind: str, ids: Iterable[str]) -> list[DeadLetterRow]:
         known = [each for each in dict.fromkeys(ids) if serialization.encodable(each)]

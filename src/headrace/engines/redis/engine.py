@@ -31,25 +31,28 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.archive import Archive
-from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.joined import JoinedTransaction
 from headrace.engines.redis import health, schema, serialization, store_url
 from headrace.engines.redis import insert as inserts
 from headrace.engines.redis.damaged_records import Damaged
 from headrace.engines.redis.dead_letters import RedisDeadLetterStore
 from headrace.engines.redis.documents import RedisDocumentStore
 from headrace.engines.redis.events import RedisEventStore
+from headrace.engines.redis.flows import RedisFlowStore
 from headrace.engines.redis.maintenance import RedisMaintenance
 from headrace.engines.redis.pubsub_listener import Sender, SubscribedConnection
 from headrace.engines.redis.queries import RedisQueries
+from headrace.engines.redis.queue_rules import RedisRuleStore
 from headrace.engines.redis.retention import RedisRetentionStore
 from headrace.engines.redis.schedules import RedisScheduleStore
 from headrace.engines.redis.script_loader import load
 from headrace.engines.redis.staleness import RedisStalenessStore
 from headrace.engines.redis.transfer import RedisTransfer
 from headrace.engines.shared import liveness_file
+from headrace.engines.shared.decisions import refuse_unique_graph
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.server_clock import ServerClock
 from headrace.engines.wakeup.server import ServerBells
@@ -77,6 +80,8 @@ class RedisEngine:
         self.clock: Clock = clock or self._server_clock
         self.damaged = Damaged(self)
         self.queries = RedisQueries(self)
+        self.flow_store = RedisFlowStore(self, self.queries)
+        self.rule_store = RedisRuleStore(self)
         self.schedule_store = RedisScheduleStore(self)
         self.transfer = RedisTransfer(self)
         self.dead_letters = RedisDeadLetterStore(self)
@@ -95,21 +100,25 @@ class RedisEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+        all_or_nothing: bool = False,
+        now: int | None = None,
+    ) -> list[InsertResult]:
         self.prepare()
-        return inserts.insert(self.connections, jobs, all_or_nothing, self.at(now), self._record_events) if jobs else []
-
-    def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
-    ) -> list[UniqueResult]:
-        self.prepare()
-        return inserts.insert_unique(self.connections, candidates, all_or_nothing, self.at(now)) if candidates else []
-
-    def insert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
-    ) -> None:
-        self.prepare()
-        inserts.insert_graph(self.connections, jobs, edges, flow, self.at(now))
+        if edges or flow is not None:
+            refuse_unique_graph(unique)
+            return inserts.insert_graph(self.connections, jobs, edges, flow, self.at(now))
+        if not jobs:
+            return []
+        if unique:
+            return inserts.insert_unique(self.connections, jobs, unique, all_or_nothing, self.at(now))
+        return inserts.insert(self.connections, jobs, all_or_nothing, self.at(now), self._record_events)
 
     def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         self.prepare()
@@ -289,17 +298,10 @@ class RedisEngine:
             health.refuse_old(self.connections)
             self._store = schema.open_store(self.connections, self.url)[1]
 
-    def schema(self) -> tuple[int, int]:
-        return schema.version_of(self.connections), schema.CURRENT
-
     def migrate(self) -> list[str]:
         health.refuse_old(self.connections)
         before, self._store = schema.open_store(self.connections, self.url)
         return schema.names_since(before)
-
-    def facts(self) -> dict[str, str | int]:
-        self.prepare()
-        return health.facts(self.connections)
 
     def joined(self, connection: Any) -> JoinedTransaction:
         raise UnsupportedByEngine(
@@ -307,12 +309,9 @@ class RedisEngine:
             "queue on PostgreSQL or SQLite beside your data"
         )
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._server_bells.close()
         self.connections.close()
-
-    def close(self) -> None:
-        self.disconnect()
         self._store = None  # it may be another store when it is opened again
 
     def _folder(self) -> Path:

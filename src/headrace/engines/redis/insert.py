@@ -10,7 +10,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import Trigger, sources
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import Script, load
 from headrace.engines.shared.decisions import closed_error, queue_full
@@ -25,38 +25,42 @@ _UPDATABLE = sorted(state.value for state in sources(Trigger.UPDATE))
 
 def insert(
     connections: RedisConnections, jobs: Sequence[NewJob], all_or_nothing: bool, now: int, record_events: bool
-) -> list[bool]:
-    """Insert the jobs whose id is free; for each whether it was."""
+) -> list[InsertResult]:
+    """Insert the jobs whose id is free; the result of each."""
     taken = _run(connections, _insert, jobs, all_or_nothing, now, int(record_events))
     fresh = [True] * len(jobs)
     for position in taken:
         fresh[position - 1] = False
     if taken and all_or_nothing:
         raise DuplicateJob(jobs[taken[0] - 1].id)
-    return fresh
+    return results_of(jobs, fresh)
 
 
 def insert_unique(
-    connections: RedisConnections, candidates: Sequence[UniqueInsert], all_or_nothing: bool, now: int
-) -> list[UniqueResult]:
+    connections: RedisConnections,
+    jobs: Sequence[NewJob],
+    unique: Sequence[UniqueRule | None],
+    all_or_nothing: bool,
+    now: int,
+) -> list[InsertResult]:
     """Insert the jobs under their unique rules; the result of each."""
-    jobs = [candidate.job for candidate in candidates]
-    rules = serialization.encode([candidate.rule or False for candidate in candidates])
+    rules = serialization.encode([rule or False for rule in unique])
     answer = _run(connections, _insert_unique, jobs, all_or_nothing, now, rules, *_UPDATABLE)
     return [
-        UniqueResult(kind.decode(), job_id.decode()) for kind, job_id in zip(answer[::2], answer[1::2], strict=True)
+        InsertResult(kind.decode(), job_id.decode()) for kind, job_id in zip(answer[::2], answer[1::2], strict=True)
     ]
 
 
 def insert_graph(
     connections: RedisConnections, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None, now: int
-) -> None:
+) -> list[InsertResult]:
     """Insert jobs with their dependencies and their flow."""
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
     flow_args = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
     args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *flow_args)
     if answer := connections.run(_insert_graph, *args, repeat=args):
         raise_refusal(*answer)
+    return results_of(jobs, [True] * len(jobs))
 
 
 def _run(

@@ -28,6 +28,7 @@ from headrace.core.health.findings import (
 from headrace.core.jobs.records import Filter
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.redis import health, serialization
+from headrace.engines.redis import schema as layout
 from headrace.engines.redis.script_loader import Script, load
 from headrace.errors import HeadraceError
 
@@ -80,7 +81,6 @@ class RedisMaintenanceHost(StoreView, Protocol):
 
     def prepare(self) -> None: ...
     def at(self, now: int | None) -> int: ...
-    def facts(self) -> dict[str, str | int]: ...
     def unregister_worker(self, worker_id: str) -> None: ...
 
 
@@ -167,6 +167,13 @@ class RedisMaintenance:
 
     # -- memory
 
+    def facts(self) -> dict[str, str | int]:
+        self._engine.prepare()
+        return health.facts(self._engine.connections)
+
+    def schema(self) -> tuple[int, int]:
+        return layout.version_of(self._engine.connections), layout.CURRENT
+
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
         return StoreLoad(health.size(self._engine.connections), clients=health.clients(self._engine.connections))
@@ -200,7 +207,7 @@ class RedisMaintenance:
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
         self._engine.prepare()
-        before = int(self._engine.facts()["size"])
+        before = int(self.facts()["size"])
         self.repair([f"orphan_{what}" for what in {*_JOB_KEYS.values(), "flows", "index"}], _EVERYTHING)
         # Not every server allows these commands, and they are optional.
         with contextlib.suppress(HeadraceError):
@@ -208,7 +215,7 @@ class RedisMaintenance:
         if full:
             with contextlib.suppress(HeadraceError):
                 self._engine.connections.command("BGREWRITEAOF")
-        return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
+        return {"size_before": before, "size_after": int(self.facts()["size"])}
 
     def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
         return False

@@ -6,31 +6,26 @@ several scripts, so that other clients wait only briefly.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.dependencies import Dependency, FlowSummary
+from headrace.core.jobs.details import JobDetails
 from headrace.core.jobs.light_rows import LONGEST
-from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules, task_rules
 from headrace.core.jobs.records import (
     Filter,
-    HistoryRow,
     JobRow,
     JobRowPage,
     JobUpdate,
-    LogLine,
     QueueCount,
     QueueRow,
     WorkerRow,
 )
 from headrace.core.jobs.states import OPEN, State, Trigger, sources
-from headrace.core.jobs.steps import Step, awaiting
-from headrace.core.queues.limits import needs_of
+from headrace.core.jobs.steps import awaiting
 from headrace.engines.redis import serialization
 from headrace.engines.redis.insert import unless_closed
 from headrace.engines.redis.script_loader import Script, load
@@ -60,26 +55,13 @@ _queue_counts, _history_rows, _workers = (
     load("jobs/read_history"),
     load("workers/list_workers"),
 )
-_move, _update_job, _pause_queue, _set_queue_rules, _set_worker_command = (
+_move, _update_job, _pause_queue, _set_worker_command = (
     load("jobs/move_jobs"),
     load("jobs/update_job"),
     load("queues/pause_queue"),
-    load("queues/set_queue_rules"),
     load("workers/set_worker_command"),
 )
-_set_task_rules, _assign_task_lanes, _running, _lanes_needing = (
-    load("queues/set_task_rules"),
-    load("queues/assign_task_lanes"),
-    load("queues/count_running"),
-    load("queues/lanes_needing"),
-)
-_rate_state = load("queues/rate_state")
-_edges, _flows, _steps, _signal = (
-    load("flows/list_dependencies"),
-    load("flows/list_flows"),
-    load("jobs/list_steps"),
-    load("jobs/signal"),
-)
+_steps, _signal = load("jobs/list_steps"), load("jobs/signal")
 
 
 class RedisDatabase(Protocol):
@@ -127,7 +109,7 @@ class RedisQueries:
         moved = unless_closed(self._database.connections.run(_move, *call))
         # The state of a damaged job is unknown. It fails first, and can be deleted then.
         is_short = event is Trigger.DELETE and len(moved) < len(which.ids)
-        if is_short and self._database.damaged.fail_these(_storable(which.ids)):
+        if is_short and self._database.damaged.fail_these(storable_ids(which.ids)):
             moved += unless_closed(self._database.connections.run(_move, *call))
         return [serialization.text(job_id) for job_id in moved]
 
@@ -145,15 +127,12 @@ class RedisQueries:
     # -- jobs
 
     def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
-        known = _storable(ids)
+        known = storable_ids(ids)
         return (
             self._rows(self._read(_get_jobs, len(known), serialization.encode(known), *_longest(light)))
             if known
             else []
         )
-
-    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        return [ParentResult(*(getattr(row, name) for name in ParentResult.__struct_fields__)) for row in self.get(ids)]
 
     def finished(self, ids: Collection[str]) -> set[str]:
         known = [job_id for job_id in ids if serialization.encodable(job_id)]
@@ -175,15 +154,7 @@ class RedisQueries:
             return JobRowPage(rows[:limit], str(rows[limit - 1].seq))
         return JobRowPage(rows, None if place is None else place.decode())
 
-    def count(self, which: Filter) -> int:
-        self._database.prepare()
-        if not _is_text(which):
-            return 0
-        encoded_filter = _encoded_filter(which, which.states)
-        size = self._read(_count_by_index, encoded_filter)
-        return int(size) if size is not None else sum(self._search(encoded_filter, "down", _EVERYTHING, "count"))
-
-    def count_up_to(self, which: Filter, reach: int) -> JobCount:
+    def count(self, which: Filter, reach: int | None = None) -> JobCount:
         self._database.prepare()
         if not _is_text(which):
             return JobCount(0, True)
@@ -209,33 +180,17 @@ class RedisQueries:
             found += serialization.queue_counts.decode_all(self._read(_queue_counts, some, states))
         return found
 
-    def history(self, job_id: str) -> list[HistoryRow]:
-        return [serialization.history_row.decode(entry) for entry in self._entries(job_id, "history", _EVERYTHING)]
-
-    def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
-        return [serialization.line.decode(entry) for entry in self._entries(job_id, "logs", limit)]
-
-    # -- flows and steps
-
-    def edges(self, ids: Sequence[str]) -> list[Dependency]:
-        args = _storable(ids)
-        return serialization.edges(self._read(_edges, len(args), serialization.encode(args))) if args else []
-
-    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
-        args = _storable(ids)
-        if limit <= 0 or (ids and not args) or not serialization.encodable(before or ""):
-            return []
-        summaries: list[FlowSummary] = []
-        reached: str | bytes | None = before or ""
-        while reached is not None and len(summaries) < limit:
-            left = (limit - len(summaries), _FLOW_SCAN_SIZE)
-            reached, *found = self._read(_flows, *left, reached, len(args), serialization.encode(args))
-            summaries += serialization.flow_summaries(found)
-        return summaries
-
-    def steps(self, job_id: str) -> list[Step]:
-        found = self._read(_steps, job_id) if serialization.encodable(job_id) else ()
-        return [serialization.step.decode(entry) for entry in found]
+    def details(self, job_id: str, *, history: bool = True, logs: int = 1000, steps: bool = True) -> JobDetails:
+        if not serialization.encodable(job_id):
+            return JobDetails([], [], [])
+        entries = self._read(_history_rows, job_id, "history", _EVERYTHING) if history else ()
+        lines = self._read(_history_rows, job_id, "logs", logs) if logs > 0 else ()
+        stored = self._read(_steps, job_id) if steps else ()
+        return JobDetails(
+            [serialization.history_row.decode(entry) for entry in entries],
+            [serialization.line.decode(entry) for entry in lines],
+            [serialization.step.decode(entry) for entry in stored],
+        )
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
         self._database.prepare()
@@ -266,47 +221,6 @@ class RedisQueries:
         self._database.prepare()
         self._change(_pause_queue, self._database.at(None), name, int(paused))
 
-    def set_queue_rules(self, name: str, rules: QueueRules) -> None:
-        self._database.prepare()
-        text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
-        self._change(_set_queue_rules, self._database.at(None), name, text)
-
-    def set_task_rules(self, name: str, rules: TaskRules) -> None:
-        self._database.prepare()
-        self._change(_set_task_rules, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
-        last = b"0" if rules.strategy is not None else b""
-        while last:  # pending jobs move into lanes, where the task's order applies
-            last = self._read(_assign_task_lanes, name, last, _ASSIGN_BATCH_SIZE)
-
-    def tasks(self) -> list[TaskRow]:
-        self._database.prepare()
-        known = self._database.connections.command("HGETALL", f"{{{self._database.prefix}}}:tasks")
-        rules = serialization.named(known, task_rules)
-        return [TaskRow(name, rules[name]) for name in sorted(rules)]
-
-    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
-        self._database.prepare()
-        found = self._read(_running, self._database.at(now))
-        kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
-        return sorted((*map(serialization.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
-
-    def rate_state(self, rates: Mapping[str, Rate]) -> dict[str, int]:
-        args: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
-        return serialization.named(self._read(_rate_state, *args), int)
-
-    def lanes_needing(self) -> list[tuple[str, str, int, str]]:
-        self._database.prepare()
-        found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may occur twice
-        for queue in self._database.connections.command("SMEMBERS", f"{{{self._database.prefix}}}:queues_with_lanes"):
-            reached = b"0"
-            while True:
-                reached, *lanes = self._read(_lanes_needing, queue, reached, _SCAN_SIZE)
-                for lane, jobs, job_id in zip(lanes[::3], lanes[1::3], lanes[2::3], strict=True):
-                    found[serialization.text(queue), serialization.text(lane)] = jobs, serialization.text(job_id)
-                if reached == b"0":
-                    break
-        return sorted((*lane, *known) for lane, known in found.items() if needs_of(lane[1]))
-
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._read(_workers)
         running = serialization.named(counts, int)
@@ -330,12 +244,6 @@ class RedisQueries:
     def _change(self, script: Script, *args: Value) -> Any:
         """Run a repeatable script."""
         return self._database.connections.run(script, *args, repeat=args)
-
-    def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
-        found: list[bytes] = (
-            self._read(_history_rows, job_id, kind, limit) if limit > 0 and serialization.encodable(job_id) else []
-        )
-        return found
 
     def _search(self, encoded_filter: bytes, direction: str, limit: int, form: str) -> Iterator[Any]:
         """The matches up to the limit, in as many parts as it takes."""
@@ -374,7 +282,7 @@ def _longest(light: bool) -> tuple[int, ...]:
     return (LONGEST,) if light else ()
 
 
-def _storable(ids: Sequence[str]) -> list[str]:
+def storable_ids(ids: Sequence[str]) -> list[str]:
     """Each of these once, without those that no store can hold."""
     return [job_id for job_id in dict.fromkeys(ids) if serialization.encodable(job_id)]
 

@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from headrace.core.damaged_records import read
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import JobExport
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import load
-from headrace.engines.redis.transfer import job_exports
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_list_finished, _export_jobs, _delete_finished = (
-    load("retention/list_finished"),
-    load("transfer/export_jobs_by_id"),
-    load("retention/delete_finished"),
-)
-_retention_run = msgspec.json.Decoder(RetentionRun)
+_list_finished, _delete_finished = load("retention/list_finished"), load("retention/delete_finished")
 
 
 @timed_part
@@ -52,15 +42,6 @@ class RedisRetentionStore:
         args = (queue, state.value, before, limit, "down" if newest else "up", *place)
         return serialization.finished.decode_all(self._database.connections.run(_list_finished, *args, repeat=args))
 
-    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
-        self._database.prepare()
-        known = [job_id for job_id in dict.fromkeys(ids) if serialization.encodable(job_id)]
-        if not known:
-            return []
-        return job_exports(
-            self._database.connections.run(_export_jobs, *known, repeat=known), self._database.damaged.names
-        )
-
     def delete(self, leases: Sequence[Lease]) -> list[str]:
         self._database.prepare()
         if not leases:
@@ -71,14 +52,3 @@ class RedisRetentionStore:
             _delete_finished, serialization.encode(names), serialization.encode(versions), now
         )
         return [names[place - 1] for place in removed]
-
-    def last(self) -> RetentionRun | None:
-        self._database.prepare()
-        text = self._database.connections.command("GET", f"{{{self._database.prefix}}}:last_retention")
-        return read(_retention_run.decode, text) if text else None
-
-    def record(self, retention_run: RetentionRun) -> None:
-        self._database.prepare()
-        self._database.connections.command(
-            "SET", f"{{{self._database.prefix}}}:last_retention", msgspec.json.encode(retention_run)
-        )

@@ -95,13 +95,6 @@ class RedisScheduleStore:
         applied = set(answer)
         return [position in applied for position in range(1, len(firings) + 1)]
 
-    def record(self, occurrences: Sequence[Occurrence]) -> None:
-        self._database.prepare()
-        for occurrence in occurrences:
-            self._database.connections.command(
-                "LPUSH", self._key(f"occurrences:{occurrence.schedule}"), serialization.encode(occurrence)
-            )
-
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         self._database.prepare()
         if limit <= 0 or not serialization.encodable(schedule_id):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import UniqueRule
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, SchemaMismatch, StoreMoved
 
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store
@@ -29,6 +32,12 @@ def state_after(source: State, run_at: int | None, now: int) -> State:
     if run_at <= now:
         return State.PENDING
     return State.RETRYING if source is State.RETRYING else State.SCHEDULED
+
+
+def refuse_unique_graph(unique: Sequence[UniqueRule | None]) -> None:
+    """Refuse unique rules for jobs with dependencies or a flow: a replaced job would need other dependencies."""
+    if any(unique):
+        raise InvalidJob("unique: jobs with dependencies or a flow can't have unique rules")
 
 
 def queue_full(queue: str, limit: int, waiting: int, added: int) -> QueueFull:

@@ -13,8 +13,6 @@ log = logging.getLogger("headrace.store")
 K = TypeVar("K")
 _ENGINE_OPERATIONS = (
     "insert",
-    "insert_unique",
-    "insert_graph",
     "exchange",
     "save_step",
     "renew",

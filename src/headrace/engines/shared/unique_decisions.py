@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import NOT_STARTED, State
-from headrace.core.jobs.unique_rules import UniqueCondition, UniqueInsert, UniqueResult, UniqueRule
+from headrace.core.jobs.unique_rules import InsertResult, UniqueCondition, UniqueInsert, UniqueRule
 from headrace.engines.shared.decisions import state_after
 
 
@@ -47,7 +47,7 @@ class UniqueDecision(Struct):
     a job that an earlier candidate inserted: that must be written first, so that each change is recorded.
     """
 
-    results: list[UniqueResult]
+    results: list[InsertResult]
     inserts: dict[int, NewJob]  # by position of the candidate
     changes: dict[int, JobReplacement]  # likewise
 
@@ -74,11 +74,11 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
         if rule is not None and job.unique_key in changed:
             break
         if job.id in ids:
-            decision.results.append(UniqueResult("taken", job.id))
+            decision.results.append(InsertResult("taken", job.id))
         elif rule is not None and sibling is not None:
             if rule.updates:
                 break
-            decision.results.append(UniqueResult("existing" if rule.act == "keep" else "refused", sibling.id))
+            decision.results.append(InsertResult("existing" if rule.act == "keep" else "refused", sibling.id))
         elif rule is not None and existing is not None:
             decision.results.append(_resolve(decision, place, existing, job, rule))
             if place in decision.changes:
@@ -86,7 +86,7 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
         else:
             decision.inserts[place] = job
             ids.add(job.id)
-            decision.results.append(UniqueResult("new", job.id))
+            decision.results.append(InsertResult("new", job.id))
             if job.unique_key is not None:
                 by_state = newest.setdefault(job.unique_key, {})
                 by_state.pop(job.state, None)
@@ -111,11 +111,11 @@ def _as_existing(job: NewJob) -> ExistingJob:
 
 def _resolve(
     decision: UniqueDecision, place: int, existing: ExistingJob, job: NewJob, rule: UniqueRule
-) -> UniqueResult:
+) -> InsertResult:
     if rule.act == "refuse":
-        return UniqueResult("refused", existing.id)
+        return InsertResult("refused", existing.id)
     # A waiting job whose own run is over has started, too.
     if rule.act == "keep" or existing.state not in NOT_STARTED or existing.finished_at is not None:
-        return UniqueResult("existing", existing.id)
+        return InsertResult("existing", existing.id)
     decision.changes[place] = JobReplacement(existing, job, replaces_all=rule.act == "replace")
-    return UniqueResult("replaced" if rule.act == "replace" else "rescheduled", existing.id)
+    return InsertResult("replaced" if rule.act == "replace" else "rescheduled", existing.id)

@@ -59,11 +59,12 @@ class SqlDeadLetterStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _dead_letters.decode(self._database.read(lambda tx: tx.fetch("dead_letters", ids=as_json(ids))))
+    def get(self, ids: Sequence[str] = (), *, job_ids: Sequence[str] = ()) -> list[DeadLetterRow]:
+        def read(tx: Transaction) -> list[DeadLetterRow]:
+            named = _dead_letters.decode(tx.fetch("dead_letters", ids=as_json(ids))) if ids else []
+            return named + (_dead_letters.decode(tx.fetch("dead_letters_of", ids=as_json(job_ids))) if job_ids else [])
 
-    def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _dead_letters.decode(self._database.read(lambda tx: tx.fetch("dead_letters_of", ids=as_json(job_ids))))
+        return self._database.read(read)
 
     def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
         def read(tx: Transaction) -> Any:

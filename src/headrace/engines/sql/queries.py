@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +10,8 @@ import msgspec
 from headrace.core.codec.result_refs import ParentResult
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.dependencies import DELETED, Dependency, FlowSummary
-from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules, task_rules
+from headrace.core.jobs.dependencies import DELETED, Dependency
+from headrace.core.jobs.details import JobDetails
 from headrace.core.jobs.records import (
     Filter,
     HistoryRow,
@@ -25,7 +25,7 @@ from headrace.core.jobs.records import (
 )
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger, sources
 from headrace.core.jobs.steps import Step
-from headrace.core.queues.limits import QueuedJob, needs_of, round_robin
+from headrace.core.queues.limits import QueuedJob, round_robin
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.decisions import actor_suffix, movable_states, state_after, topics_of
 from headrace.engines.shared.operation_timing import timed_part
@@ -34,7 +34,6 @@ from headrace.engines.sql import dependencies, search, steps
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.events import append_events, append_move_events
 from headrace.engines.sql.lease_recovery import record_moves
-from headrace.engines.sql.limited_claim import bucket_of
 from headrace.engines.sql.retry_finished import revive
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import refuse_if_closed, run
@@ -102,9 +101,6 @@ class SqlQueries:
     def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
         return _rows.decode(self._fetch("get", ids=as_json(ids), most=most(light)))
 
-    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        return _parent_results.decode(self._fetch("parent_results", ids=as_json(ids)))
-
     def finished(self, ids: Collection[str]) -> set[str]:
         return set(ids) - set(_names.decode(self._fetch("unfinished", ids=as_json(list(ids)))))
 
@@ -113,10 +109,9 @@ class SqlQueries:
     ) -> JobRowPage:
         return search.find(self._database, which, limit, cursor, reach, light)
 
-    def count(self, which: Filter) -> int:
-        return search.count(self._database, which)
-
-    def count_up_to(self, which: Filter, reach: int) -> JobCount:
+    def count(self, which: Filter, reach: int | None = None) -> JobCount:
+        if reach is None:
+            return JobCount(search.count(self._database, which), True)
         return search.count_up_to(self._database, which, reach)
 
     def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
@@ -131,28 +126,18 @@ class SqlQueries:
     def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
         return _queue_counts.decode(self._fetch("queue_counts", finished=not open_only))
 
-    def history(self, job_id: str) -> list[HistoryRow]:
-        return _history_rows.decode(self._fetch("history", id=job_id))
+    def details(self, job_id: str, *, history: bool = True, logs: int = 1000, steps: bool = True) -> JobDetails:
+        def read(tx: Transaction) -> JobDetails:
+            return JobDetails(
+                _history_rows.decode(tx.fetch("history", id=job_id)) if history else [],
+                _lines.decode(tx.fetch("logs", id=job_id, limit=logs)) if logs > 0 else [],
+                _steps.decode(tx.fetch("steps", id=job_id)) if steps else [],
+            )
 
-    def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
-        return _lines.decode(self._fetch("logs", id=job_id, limit=limit))
-
-    # -- steps
-
-    def steps(self, job_id: str) -> list[Step]:
-        return _steps.decode(self._fetch("steps", id=job_id))
+        return self._database.read(read)
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
         return steps.signal(self._database, job_id, name, value, checksum, self._database.at(now))
-
-    # -- flows
-
-    def edges(self, ids: Sequence[str]) -> list[Dependency]:
-        return _edges.decode(self._fetch("edges", ids=as_json(ids)))
-
-    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
-        found = self._fetch("flows", limit=limit, before=before, ids=as_json(ids))
-        return msgspec.json.decode(found, type=list[FlowSummary])
 
     # -- queues and workers
 
@@ -169,53 +154,6 @@ class SqlQueries:
 
         self._database.write(write)
         self._database.ring("work")
-
-    def set_queue_rules(self, name: str, rules: QueueRules) -> None:
-        now, text = self._database.at(None), None if rules == QueueRules() else as_json(rules)
-        self._database.write(lambda tx: tx.run("set_queue_rules", name=name, rules=text, now=now))
-        self._database.forget_rules()
-        self._database.ring("work")
-
-    def set_task_rules(self, name: str, rules: TaskRules) -> None:
-        def write(tx: Transaction) -> int:
-            if rules == TaskRules():
-                return tx.run("drop_task_rules", name=name)
-            return tx.run("set_task_rules", name=name, rules=as_json(rules))
-
-        self._database.write(write)
-        self._database.forget_rules()
-        if rules.strategy is not None:
-            self._assign_task_lanes(name)
-        self._database.ring("work")
-
-    def _assign_task_lanes(self, task: str) -> None:
-        """Move the open jobs of the task into lanes, where its order applies; in batches, to keep locks short."""
-        first, last = msgspec.json.decode(self._fetch("span"), type=tuple[int, int])
-        for after in range(first - 1, last, _ASSIGN_BATCH_SIZE):
-            self._assign_some_lanes(task, after)
-
-    def _assign_some_lanes(self, task: str, after: int) -> None:
-        lane_limit, until = as_json(f"t:{task}"), after + _ASSIGN_BATCH_SIZE
-        self._database.write(
-            lambda tx: tx.run("assign_lanes", task=task, lane_limit=lane_limit, after=after, until=until)
-        )
-
-    def tasks(self) -> list[TaskRow]:
-        found = msgspec.json.decode(self._fetch("tasks"), type=list[tuple[str, str]])
-        return [TaskRow(name, task_rules(rules)) for name, rules in found]
-
-    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
-        found = self._fetch("running", now=self._database.at(now))
-        return msgspec.json.decode(found, type=list[tuple[str, str, str, int]])
-
-    def rate_state(self, rates: Mapping[str, Rate]) -> dict[str, int]:
-        queues = {bucket_of(rate, "queue", name): name for name, rate in rates.items()}
-        found = self._fetch("rate_buckets", names=as_json(list(queues)))
-        return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(found, type=list[tuple[str, int]])}
-
-    def lanes_needing(self) -> list[tuple[str, str, int, str]]:
-        found = msgspec.json.decode(self._fetch("lanes_needing"), type=list[tuple[str, str, int, str]])
-        return sorted(lane for lane in found if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
         return _workers.decode(self._fetch("workers"))

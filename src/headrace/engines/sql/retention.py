@@ -9,20 +9,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.core.damaged_records import read
 from headrace.core.jobs.records import JobRow, Lease
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import JobExport
-from headrace.core.retention.retention import FinishedJob, RetentionRun
+from headrace.core.retention.retention import FinishedJob
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
-from headrace.engines.shared.sql_files import as_json, most
+from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.events import append_move_events
 from headrace.engines.sql.transaction import Database, Transaction
-from headrace.engines.sql.transfer import exports_of
 
 _rows = Rows(JobRow)
-_retention_run = msgspec.json.Decoder(RetentionRun)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _finished = Rows(FinishedJob)
@@ -82,12 +78,6 @@ class SqlRetentionStore:
 
         return self._database.read(read_page)
 
-    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
-        def read_page(tx: Transaction) -> list[JobExport]:
-            return exports_of(tx, _rows.decode(tx.fetch("get", ids=as_json(ids), most=most(light=False))))
-
-        return self._database.read(read_page) if ids else []
-
     def delete(self, leases: Sequence[Lease]) -> list[str]:
         now = self._database.at(None)
 
@@ -107,13 +97,6 @@ class SqlRetentionStore:
             self._since_ease = 0
             self._ease()
         return deleted
-
-    def last(self) -> RetentionRun | None:
-        text = self._database.read(lambda tx: tx.fetch("retention_run"))
-        return read(_retention_run.decode, text) if text else None
-
-    def record(self, retention_run: RetentionRun) -> None:
-        self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(retention_run)))
 
 
 def _remove(tx: Transaction, now: int, jobs: list[JobToDelete]) -> list[str]:

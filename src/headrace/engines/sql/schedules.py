@@ -91,10 +91,6 @@ class SqlScheduleStore:
             self._database.ring("work")
         return applied
 
-    def record(self, occurrences: Sequence[Occurrence]) -> None:
-        if occurrences:
-            self._database.write(lambda tx: tx.run("add_occurrences", c=as_json(occurrences)))
-
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         most = min(limit, _KEPT)
         return _occurrences.decode(self._database.read(lambda tx: tx.fetch("occurrences", id=schedule_id, limit=most)))

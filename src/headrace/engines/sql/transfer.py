@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from headrace.core.damaged_records import stored_tags
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine, QueueRow
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport, StoreStatus
+from headrace.core.schedules.records import Occurrence
+from headrace.engines.protocol.transfer import Record
 from headrace.engines.shared.damaged_records import NumberedRows, Rows
 from headrace.engines.shared.decisions import CopyFinished
-from headrace.engines.shared.sql_files import as_json
+from headrace.engines.shared.sql_files import as_json, most
 from headrace.engines.sql.events import without_events
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.errors import HeadraceError, StoreMoved
@@ -24,6 +27,15 @@ _history_rows, _steps, _lines = NumberedRows(HistoryRow), NumberedRows(Step), Nu
 _dead_letters = Rows(DeadLetterRow)
 _names = msgspec.json.Decoder(list[str])
 _store_status = msgspec.json.Decoder(StoreStatus)
+
+
+# The statement for each type of records, and its parameter.
+_IMPORTS: dict[type[Record], tuple[str, str]] = {
+    QueueRow: ("import_queues", "r"),
+    FlowRow: ("import_flows", "f"),
+    Dependency: ("add_edges", "b"),
+    Occurrence: ("add_occurrences", "c"),
+}
 
 
 class _StatusChanged(Exception):
@@ -40,47 +52,45 @@ class SqlTransfer:
         text = self._database.read(lambda tx: tx.fetch("store_status"))
         return _store_status.decode(text) if text else None
 
-    def set_status(self, store_status: StoreStatus | None) -> None:
-        def set_status(tx: Transaction) -> None:
-            if store_status is None:
-                tx.run("drop_store_status")
-            else:
-                # Even if inserts stay open: closing them waits for claims that are running.
-                tx.run("close_inserts")
-                tx.run("put_store_status", value=as_json(store_status))
-            if store_status is None or store_status.kind != "moved":
-                tx.run("open_inserts")
-
-        self._database.write(set_status)
-        self._database.ring("work")
-
-    def replace_status(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
-        def replace(tx: Transaction) -> bool:
+    def set_status(self, store_status: StoreStatus | None, *, expected: StoreStatus | UnsetType | None = UNSET) -> bool:
+        def replace(tx: Transaction) -> None:
+            # Even if inserts stay open: closing them waits for claims that are running.
             if store_status is not None:
                 tx.run("close_inserts")
-            text = tx.fetch("store_status")
-            if (_store_status.decode(text) if text else None) != before or not _replace(tx, text, store_status):
+            if expected is UNSET:
+                _put_status(tx, store_status)
+            elif not _replace_status(tx, expected, store_status):
                 raise _StatusChanged  # so that inserts stay as they were
             if store_status is None or store_status.kind != "moved":
                 tx.run("open_inserts")
-            return True
 
         try:
-            done = self._database.write(replace)
+            self._database.write(replace)
         except _StatusChanged:
             return False
         self._database.ring("work")
-        return done
+        return True
 
-    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
+    def export_jobs(self, after: int = 0, limit: int = 1000, *, ids: Sequence[str] | None = None) -> list[JobExport]:
         def read(tx: Transaction) -> list[JobExport]:
-            return exports_of(tx, _rows.decode(tx.fetch("export_jobs", after=after, limit=limit)))
+            if ids is None:
+                return exports_of(tx, _rows.decode(tx.fetch("export_jobs", after=after, limit=limit)))
+            return exports_of(tx, _rows.decode(tx.fetch("get", ids=as_json(ids), most=most(light=False))))
 
-        return self._database.read(read)
+        return [] if ids is not None and not ids else self._database.read(read)
 
-    def import_jobs(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
-        if not job_exports:
+    def import_records(self, records: Sequence[Record], origin: str | None = None) -> int:
+        if not records:
             return 0
+        if isinstance(records[0], JobExport):
+            return self._import_jobs(cast("Sequence[JobExport]", records), origin)
+        if isinstance(records[0], DeadLetterRow):
+            return self._import_dead_letters(cast("Sequence[DeadLetterRow]", records), origin)
+        statement, parameter = _IMPORTS[type(records[0])]
+        self._database.write(lambda tx: _import_plain(tx, statement, **{parameter: as_json(records)}))
+        return 0
+
+    def _import_jobs(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
         now = self._database.at(None)
 
         def store_new(tx: Transaction) -> int:
@@ -118,33 +128,28 @@ class SqlTransfer:
                 raise
         if len(job_exports) == 1:
             return 0
-        return sum(self.import_jobs([job_export], origin) for job_export in job_exports)
+        return sum(self._import_jobs([job_export], origin) for job_export in job_exports)
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
         return _dead_letters.decode(
             self._database.read(lambda tx: tx.fetch("export_dead_letters", after=after, limit=limit))
         )
 
-    def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
+    def _import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         def store(tx: Transaction) -> int:
             if origin is not None:
                 _hold_store_status(tx, origin)
             with without_events(tx):
                 return tx.run("import_dead_letters", r=as_json(records))
 
-        return self._database.write(store) if records else 0
+        return self._database.write(store)
 
-    def import_queues(self, queues: Sequence[QueueRow]) -> None:
-        if queues:
-            self._database.write(lambda tx: tx.run("import_queues", r=as_json(queues)))
 
-    def import_flows(self, flows: Sequence[FlowRow]) -> None:
-        if flows:
-            self._database.write(lambda tx: tx.run("import_flows", f=as_json(flows)))
-
-    def import_edges(self, edges: Sequence[Dependency]) -> None:
-        if edges:
-            self._database.write(lambda tx: tx.fetch("add_edges", b=as_json(edges)))
+def _import_plain(tx: Transaction, statement: str, **values: str) -> None:
+    if statement == "add_edges":
+        tx.fetch(statement, **values)
+    else:
+        tx.run(statement, **values)
 
 
 def exports_of(tx: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
@@ -164,8 +169,18 @@ def _until(job: JobRow, history: list[HistoryRow]) -> list[HistoryRow]:
     return [history_row for history_row in history if history_row.version <= job.version]
 
 
-def _replace(tx: Transaction, text: str | None, store_status: StoreStatus | None) -> bool:
-    """Replace the status that was read, unless another process was faster."""
+def _put_status(tx: Transaction, store_status: StoreStatus | None) -> None:
+    if store_status is None:
+        tx.run("drop_store_status")
+    else:
+        tx.run("put_store_status", value=as_json(store_status))
+
+
+def _replace_status(tx: Transaction, expected: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    """Replace the expected status, unless it is another or another process was faster."""
+    text = tx.fetch("store_status")
+    if (_store_status.decode(text) if text else None) != expected:
+        return False
     if text is None:
         return store_status is None or tx.run("first_store_status", value=as_json(store_status)) == 1
     if store_status is None:

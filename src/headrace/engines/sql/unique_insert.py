@@ -16,7 +16,7 @@ from msgspec import Struct
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueInsert
 from headrace.engines.shared.decisions import closed_error, queue_full
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.shared.unique_decisions import ExistingJob, JobReplacement, decide
@@ -63,12 +63,12 @@ def run(steps: Steps[R], tx: Transaction) -> R:
 
 def insert_unique(
     candidates: Sequence[UniqueInsert], all_or_nothing: bool, lengths: Mapping[str, int], now: int
-) -> Steps[list[UniqueResult]]:
+) -> Steps[list[InsertResult]]:
     """Insert the candidates under their rules; `lengths` are the maximum lengths of queues."""
     keys = sorted({candidate.job.unique_key for candidate in candidates if candidate.rule and candidate.job.unique_key})
     if keys:
         yield Fetch("lock_keys", {"keys": as_json(keys)})
-    results: list[UniqueResult] = []
+    results: list[InsertResult] = []
     while len(results) < len(candidates):
         results += yield from _insert_some(candidates[len(results) :], all_or_nothing, lengths, now)
     return results
@@ -76,7 +76,7 @@ def insert_unique(
 
 def _insert_some(
     candidates: Sequence[UniqueInsert], all_or_nothing: bool, lengths: Mapping[str, int], now: int
-) -> Steps[list[UniqueResult]]:
+) -> Steps[list[InsertResult]]:
     """Insert as many candidates as one decision covers; none if an existing job changed meanwhile."""
     yield from refuse_if_moved()
     ids = as_json([candidate.job.id for candidate in candidates])
@@ -97,7 +97,7 @@ def _insert_some(
         fresh = yield StoreUnique(list(decision.inserts.values()))
         for (place, job), is_fresh in zip(decision.inserts.items(), fresh, strict=True):
             if not is_fresh:
-                results[place] = UniqueResult("taken", job.id)
+                results[place] = InsertResult("taken", job.id)
     if all_or_nothing:
         _refuse_conflicts(results)
     return results
@@ -164,7 +164,7 @@ def refuse_if_full(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[
             raise queue_full(queue, lengths[queue], waiting[queue], more)
 
 
-def _refuse_conflicts(results: Sequence[UniqueResult]) -> None:
+def _refuse_conflicts(results: Sequence[InsertResult]) -> None:
     for result in results:
         if result.kind in ("refused", "taken"):
             raise DuplicateJob(result.id)

@@ -31,27 +31,30 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
-from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import JoinedTransaction
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.joined import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql import dependencies, lease_recovery, steps, unique_insert
+from headrace.engines.sql import lease_recovery, steps, unique_insert
 from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sql.flows import SqlFlowStore
+from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.limited_claim import earlier, rules_snapshot
 from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.queue_rules import SqlRuleStore
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.schedules import SqlScheduleStore
 from headrace.engines.sql.staleness import SqlStalenessStore
 from headrace.engines.sql.transaction import Transaction
 from headrace.engines.sql.transfer import SqlTransfer
-from headrace.engines.sqlite import health, schema, settle
 from headrace.engines.sqlite import insert as inserts
+from headrace.engines.sqlite import schema, settle
 from headrace.engines.sqlite.claim import ClaimRun
 from headrace.engines.sqlite.commit_watcher import CommitWatcher
 from headrace.engines.sqlite.maintenance import SqliteMaintenance
@@ -97,6 +100,8 @@ class SqliteEngine:
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.queries = SqlQueries(self)
+        self.flow_store = SqlFlowStore(self)
+        self.rule_store = SqlRuleStore(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
         self.dead_letters = SqlDeadLetterStore(self)
@@ -119,8 +124,19 @@ class SqliteEngine:
 
     # -- the hot path
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False, now: int | None = None) -> list[bool]:
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+        all_or_nothing: bool = False,
+        now: int | None = None,
+    ) -> list[InsertResult]:
         self.prepare()
+        if unique or edges or flow is not None:
+            return self._insert_decided(DecidedInsert(jobs, unique, edges, flow, all_or_nothing), self.at(now))
         names = {job.queue for job in jobs}
         try:
             with self.store.writing() as db:
@@ -135,39 +151,21 @@ class SqliteEngine:
         self._known_queues |= names
         self.handled += len(jobs)
         self.ring("work")
-        return fresh
+        return results_of(jobs, fresh)
 
-    def insert_unique(
-        self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False, now: int | None = None
-    ) -> list[UniqueResult]:
-        self.prepare()
-        at = self.at(now)
+    def _insert_decided(self, insert: DecidedInsert, now: int) -> list[InsertResult]:
         try:
             with self.store.writing() as db:
-                lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
-                with_lanes = self._rules_cache.candidates_with_lanes(candidates)
-                results = unique_insert.run(
-                    unique_insert.insert_unique(with_lanes, all_or_nothing, lengths, at), SqliteTransaction(db)
-                )
+                tx = SqliteTransaction(db)
+                if not self._rules_cache.are_fresh:
+                    self._rules_cache.refresh(tx)
+                results, effects = unique_insert.run(insert.steps(self._rules_cache, now), tx)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
-        self.ring("work")
-        return results
-
-    def insert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
-    ) -> None:
-        self.prepare()
-        at = self.at(now)
-        with self.store.writing() as db:
-            lengths = self._lengths(db, {job.queue for job in jobs})
-            with_lanes = self._rules_cache.with_lanes(jobs)
-            effects = unique_insert.run(
-                dependencies.insert_graph(with_lanes, edges, flow, lengths, at), SqliteTransaction(db)
-            )
         effects.work = True
         effects.ring(self.ring)
+        return results
 
     def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
         if not self._rules_cache.are_fresh:
@@ -338,25 +336,15 @@ class SqliteEngine:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
 
-    def schema(self) -> tuple[int, int]:
-        with self.store.reading() as db:
-            return schema.version_of(db), schema.CURRENT
-
     def migrate(self) -> list[str]:
         with self.store.writing() as db:
             return schema.migrate(db, str(self.store.path), self.clock.now())
 
-    def facts(self) -> dict[str, str | int]:
-        self.prepare()
-        return health.facts(self.store)
-
-    def disconnect(self) -> None:
+    def close(self) -> None:
         self._commit_watcher.close()
         self._local_bells.close()
         self.store.close()
 
-    def close(self) -> None:
-        self.disconnect()
         if self._temporary_store is not None:
             self._temporary_store.remove()
         self.start_over()

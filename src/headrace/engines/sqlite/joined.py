@@ -10,15 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.shared.borrowed_connections import (
     BorrowedSqlite,
     SqliteDriver,
@@ -26,10 +26,9 @@ from headrace.engines.shared.borrowed_connections import (
     borrowed_sqlite,
 )
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql import dependencies, unique_insert
-from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql import unique_insert
+from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.rules_cache import RulesCache
-from headrace.engines.sql.unique_insert import Steps
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.commit_watcher import CommitWatcher
 from headrace.engines.sqlite.statements import SQL
@@ -38,10 +37,6 @@ from headrace.engines.sqlite_file.database import SqliteDatabase
 from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
 _store_status = msgspec.json.Decoder(StoreStatus)
-R = TypeVar("R")
-MakeSteps = Callable[[RulesCache, int], Steps[R]]
-# The jobs, the steps to insert them, and the id of a job that shows that they are committed.
-InsertPlan = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
 
 class SqliteJoinedHost(Protocol):
@@ -62,48 +57,47 @@ class SqliteJoined:
         self._commit_watcher = commit_watcher
         self._connection = connection
 
-    def insert(self, jobs: Sequence[NewJob]) -> None:
-        self.insert_unique([UniqueInsert(job) for job in jobs])
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        return self._store(borrowed_sqlite(self._connection, self._host.url), DecidedInsert(jobs, unique, edges, flow))
 
-    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.ainsert_unique([UniqueInsert(job) for job in jobs])
-
-    def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        return self._store(borrowed_sqlite(self._connection, self._host.url), *_unique_insert(candidates))
-
-    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        insert = DecidedInsert(jobs, unique, edges, flow)
         borrowed = async_borrowed_sqlite(self._connection, self._host.url)
-        return await borrowed.share(lambda inner: self._store(inner, *_unique_insert(candidates)))
+        return await borrowed.share(lambda inner: self._store(inner, insert))
 
-    def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        self._store(borrowed_sqlite(self._connection, self._host.url), *_graph_insert(jobs, edges, flow))
-
-    async def ainsert_graph(
-        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
-    ) -> None:
-        borrowed = async_borrowed_sqlite(self._connection, self._host.url)
-        await borrowed.share(lambda inner: self._store(inner, *_graph_insert(jobs, edges, flow)))
-
-    def _store(
-        self, borrowed: BorrowedSqlite, jobs: Sequence[NewJob], make_steps: MakeSteps[R], last: Callable[[R], str]
-    ) -> R:
+    def _store(self, borrowed: BorrowedSqlite, insert: DecidedInsert) -> list[InsertResult]:
         db = borrowed.driver()
         self._refuse_another_file(db)
         if not db.in_transaction and self._version(db) != schema.CURRENT:
             self._host.prepare()
         try:
-            answer = self._write(db, {job.queue for job in jobs}, make_steps)
+            results = self._write(db, insert)
         except Exception as error:
             if "no such table" not in str(error):
                 raise
             raise self._tables_missing() from error
         if not db.in_transaction:  # in autocommit, the end of our savepoint was the commit
             self._commit_watcher.ring()
-        elif not borrowed.after_commit(self._commit_watcher.ring) and jobs:
-            self._commit_watcher.expect(last(answer))
-        return answer
+        elif not borrowed.after_commit(self._commit_watcher.ring) and results:
+            self._commit_watcher.expect(results[-1].id)  # it is committed when this job is seen
+        return results
 
-    def _write(self, db: SqliteDriver, queues: Collection[str], make_steps: MakeSteps[R]) -> R:
+    def _write(self, db: SqliteDriver, insert: DecidedInsert) -> list[InsertResult]:
+        queues = {job.queue for job in insert.jobs}
         db.begin()
         # The savepoint is all or nothing in the caller's transaction, which stays open.
         db.execute("SAVEPOINT headrace")
@@ -118,9 +112,9 @@ class SqliteJoined:
             tx = SqliteTransaction(_as_connection(db))
             rules = RulesCache()
             rules.refresh(tx)
-            answer = unique_insert.run(make_steps(rules, now), tx)
+            results, _ = unique_insert.run(insert.steps(rules, now), tx)
             db.execute("RELEASE headrace")
-            return answer
+            return results
         except BaseException:
             with contextlib.suppress(Exception):  # SQLite may have rolled back the whole transaction by itself
                 db.execute("ROLLBACK TO headrace")
@@ -147,25 +141,6 @@ class SqliteJoined:
                 f"connection: it is to {main or 'a database in memory'}, but the jobs of this app are in "
                 f"{self._host.url}; only a transaction on that file can hold them"
             )
-
-
-def _unique_insert(candidates: Sequence[UniqueInsert]) -> InsertPlan[list[UniqueResult]]:
-    jobs = [candidate.job for candidate in candidates]
-    queues = {job.queue for job in jobs}
-
-    def insert_unique(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
-        return unique_insert.insert_unique(rules.candidates_with_lanes(candidates), True, rules.lengths_of(queues), now)
-
-    return jobs, insert_unique, lambda results: results[-1].id
-
-
-def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> InsertPlan[Wakeups]:
-    queues = {job.queue for job in jobs}
-
-    def insert_graph(rules: RulesCache, now: int) -> Steps[Wakeups]:
-        return dependencies.insert_graph(rules.with_lanes(jobs), edges, flow, rules.lengths_of(queues), now)
-
-    return jobs, insert_graph, lambda _: jobs[-1].id
 
 
 def _refuse_if_moved(db: SqliteDriver) -> None:

@@ -31,7 +31,7 @@ from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import maintenance
 from headrace.engines.sql.transaction import Database
-from headrace.engines.sqlite import copy_files, damaged_ids, health
+from headrace.engines.sqlite import copy_files, damaged_ids, health, schema
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
 from headrace.engines.sqlite_file.errors import explained
@@ -93,6 +93,14 @@ class SqliteMaintenance:
 
     def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.trim_history(self._engine, what, most, after, limit)
+
+    def facts(self) -> dict[str, str | int]:
+        self._engine.prepare()
+        return health.facts(self._store)
+
+    def schema(self) -> tuple[int, int]:
+        with self._store.reading() as db:
+            return schema.version_of(db), schema.CURRENT
 
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()

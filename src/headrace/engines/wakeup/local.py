@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.core import Bell
 
 _SUFFIX = ".bell"
 _LONGEST_PATH = 100  # the kernel takes 108 bytes, BSDs 104

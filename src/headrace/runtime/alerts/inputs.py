@@ -23,6 +23,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.reader import MetricsReader
 from headrace.runtime.metrics.scaling import read_scale
 from headrace.runtime.metrics.windows import WindowedMetrics
+from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.staleness import StaleScanResult, last_scan
 
 _MAX_DEAD_LETTERS = 200
@@ -84,7 +85,7 @@ class AlertInputs:
 
     @cached_property
     def _facts(self) -> dict[str, str | int]:
-        return self._engine.facts()
+        return self._engine.maintenance.facts()
 
     def _jobs(self, states: frozenset[State], queue: str | None) -> float:
         return sum(one.jobs for one in self._queue_counts if one.state in states and queue in (None, one.queue))
@@ -167,7 +168,7 @@ class AlertInputs:
         return sum(row.error is not None for row in self._engine.schedule_store.all())
 
     def _archive_errors(self) -> float | None:
-        last = self._engine.retention_store.last()
+        last = last_run(self._engine.document_store)
         return None if last is None else float(last.error is not None)
 
     def _partition_errors(self) -> float:
@@ -180,7 +181,7 @@ class AlertInputs:
         return self._store_load.clients
 
     def _schedules(self) -> float:
-        return self._engine.schedule_store.count()
+        return len(self._engine.schedule_store.all())
 
     def _busy(self) -> float | None:
         return self._store_load.busy

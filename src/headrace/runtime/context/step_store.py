@@ -32,7 +32,7 @@ class RetryingStepStore:
         self._timeout = timeout
 
     def steps(self, claim: Claim) -> list[Step]:
-        stored = self._with_retries(claim, lambda: self._engine.queries.steps(claim.id))
+        stored = self._with_retries(claim, lambda: self._engine.queries.details(claim.id, history=False, logs=0).steps)
         return decrypted_steps(self._cipher, claim.id, stored)
 
     def save_step(self, claim: Claim, step: Step) -> bool:

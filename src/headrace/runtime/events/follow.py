@@ -9,7 +9,8 @@ from contextlib import closing, nullcontext
 
 from headrace.core.events.event import Event, EventFilter
 from headrace.core.events.log import events_of
-from headrace.engines.protocol.engine import Bell, Engine
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.events import EventStore
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.async_twin import in_thread

@@ -7,7 +7,8 @@ import threading
 import time
 from concurrent.futures import Future
 
-from headrace.engines.protocol.engine import Bell, Engine
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 
 _LINGER = 2.0

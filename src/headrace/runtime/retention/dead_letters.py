@@ -34,7 +34,7 @@ class DeadLetterRetention:
             return
         pending = [
             dead_letter.id
-            for dead_letter in self._engine.dead_letters.latest(job_ids)
+            for dead_letter in self._engine.dead_letters.get(job_ids=job_ids)
             if dead_letter.status == "pending"
         ]
         if pending:

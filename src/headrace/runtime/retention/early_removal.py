@@ -34,18 +34,18 @@ class EarlyRemoval:
         if self._most is None:
             return
         gone = set(counts.jobs) if dry_run else set[str]()
-        over = self._engine.queries.count(Filter(states=tuple(FINAL))) - self._most - len(gone)
+        over = self._engine.queries.count(Filter(states=tuple(FINAL))).jobs - self._most - len(gone)
         if over > 0:
             yield from remove(list(islice(self._oldest(now, gone), over)))
 
     def when_full(self, now: int, remove: Removal) -> Iterator[None]:
         """As many as it takes until a server that refuses writes accepts them again."""
-        facts = self._engine.facts()
+        facts = self._engine.maintenance.facts()
         if _share(facts) < FULL:
             return
         oldest, step = self._oldest(now), max(int(facts.get("jobs", 0)) // 100, _MIN_JOBS)
         removed = 0
-        while _share(self._engine.facts()) >= MARGIN and (some := list(islice(oldest, step))):
+        while _share(self._engine.maintenance.facts()) >= MARGIN and (some := list(islice(oldest, step))):
             yield from remove(some)
             removed += len(some)
         if removed:

@@ -122,7 +122,7 @@ class RemovalBatch:
         versions = {job.id: job.version for job in jobs}
         job_exports = [
             one
-            for one in self._engine.retention_store.export_jobs(list(versions))
+            for one in self._engine.transfer.export_jobs(ids=list(versions))
             if one.job.version == versions[one.job.id]
         ]
         edges = self._edges([one.job.id for one in job_exports if one.job.has_dependencies or one.job.flow])
@@ -130,7 +130,7 @@ class RemovalBatch:
 
     def _edges(self, ids: list[str]) -> dict[str, list[Dependency]]:
         found: dict[str, list[Dependency]] = defaultdict(list)
-        for edge in self._engine.queries.edges(ids) if ids else ():
+        for edge in self._engine.flow_store.edges(ids) if ids else ():
             found[edge.parent].append(edge)
             found[edge.child].append(edge)
         return found

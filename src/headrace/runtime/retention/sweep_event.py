@@ -10,6 +10,7 @@ from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.retention.last_run import store_last_run
 from headrace.runtime.retention.removal import RetentionCounts
 
 _MAX_ERROR_CHARS = 500
@@ -42,7 +43,7 @@ def record_run(
     )
     # A full store accepts no write, and this run may be there to empty it.
     with contextlib.suppress(EngineUnavailable):
-        engine.retention_store.record(run)
+        store_last_run(engine.document_store, run)
 
 
 def emit_run(engine: Engine, settings: Settings, counts: RetentionCounts, took: int, error: str | None = None) -> None:

@@ -14,6 +14,7 @@ from headrace.core.clock import to_ms
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.retention.sweep import RetentionSweep
@@ -68,7 +69,7 @@ class RetentionTask:
         return 0.0
 
     def _begin(self) -> bool:
-        now, last = self._engine.clock.now(), self._engine.retention_store.last()
+        now, last = self._engine.clock.now(), last_run(self._engine.document_store)
         # A time in the future comes from a wrong clock.
         if last is not None and last.at <= now + _RECORD_HOLDS and now < last.until:
             return False

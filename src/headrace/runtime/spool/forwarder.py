@@ -199,7 +199,7 @@ class Forwarder:
                 raise CorruptPayload("its text in the spool is damaged")
             over = self._archived(jobs)
             jobs = [job for job in jobs if job.id not in over]
-            fresh = self._engine.insert(jobs) if jobs else []
+            results = self._engine.insert(jobs) if jobs else []
         except QueueFull:
             if len(batch) == 1:
                 raise
@@ -213,7 +213,7 @@ class Forwarder:
                 return
             self._forward_halves(batch)
             return
-        taken = [job for job, is_new in zip(jobs, fresh, strict=True) if not is_new]
+        taken = [job for job, result in zip(jobs, results, strict=True) if result.kind == "taken"]
         self._file.remove(batch, duplicates=len(self._of_others(taken)) if taken else 0)
         self._forwarded += len(batch)
 

@@ -12,14 +12,15 @@ import socket
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
-from headrace.engines.protocol.engine import Bell, Engine
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.wakeup.local import PollBell
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.job import SPOOLED
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from headrace.runtime.jobs.waiter import Waiter
 
 log = logging.getLogger("headrace.spool")
-
-InsertResult = bool | Literal["spooled"]
-"""The result of an insert: stored, its id was taken, or it waits in the spool."""
 
 
 class Spool:
@@ -58,20 +56,28 @@ class Spool:
         """The same from now on, for a long-lived process: it forwards whatever others leave."""
         self._forwarder.start(persistent=True)
 
-    def insert(self, jobs: Sequence[NewJob], *, all_or_nothing: bool = False) -> list[InsertResult]:
-        """Insert the jobs; while the server is unavailable or others wait in the spool, append them there."""
+    def insert(
+        self, jobs: Sequence[NewJob], *, unique: Sequence[UniqueRule | None] = (), all_or_nothing: bool = False
+    ) -> list[InsertResult]:
+        """Insert the jobs; while the server is unavailable or others wait in the spool, append them there.
+
+        Unique jobs are only inserted at the server, which alone knows the existing jobs.
+        """
+        if unique:
+            return self._insert_unique(jobs, unique, all_or_nothing)
         away: EngineUnavailable | None = None
         if self._is_idle() or self._is_done_in_a_moment():
             try:
-                return cast("list[InsertResult]", self._engine.insert(jobs, all_or_nothing=all_or_nothing))
+                return self._engine.insert(jobs, all_or_nothing=all_or_nothing)
             except EngineUnavailable as error:
                 away = error
         return self._spool(jobs, all_or_nothing, away)
 
-    def insert_unique(self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False) -> list[UniqueResult]:
-        """Insert unique jobs: only at the server, which alone knows the existing jobs."""
+    def _insert_unique(
+        self, jobs: Sequence[NewJob], unique: Sequence[UniqueRule | None], all_or_nothing: bool
+    ) -> list[InsertResult]:
         try:
-            return self._engine.insert_unique(candidates, all_or_nothing=all_or_nothing)
+            return self._engine.insert(jobs, unique=unique, all_or_nothing=all_or_nothing)
         except EngineUnavailable as error:
             raise EngineUnavailable(
                 f"{error}; it can't be spooled, as only the server knows whether such a job exists "
@@ -108,7 +114,7 @@ class Spool:
             )
             raise EngineUnavailable(f"{text}: {error}") from error
         self._forwarder.start()
-        return ["spooled" if is_new else False for is_new in fresh]
+        return [InsertResult("spooled" if is_new else "taken", job.id) for job, is_new in zip(jobs, fresh, strict=True)]
 
     # -- for handles
 

@@ -20,12 +20,12 @@ from headrace.runtime.submit.dependencies import GraphInsert, rows_of
 def insert_graph(engine: Engine, services: JobServices, graph: GraphInsert) -> GraphInsert:
     """Insert the jobs with their dependencies, except those on archived, completed jobs; returns what was inserted."""
     try:
-        engine.insert_graph(graph.new_jobs, graph.edges, graph.flow)
+        engine.insert(graph.new_jobs, edges=graph.edges, flow=graph.flow, all_or_nothing=True)
     except InvalidJob:
         rest = _without_archived(engine, services, graph)
         if rest is None:
             raise
-        engine.insert_graph(rest.new_jobs, rest.edges, rest.flow)
+        engine.insert(rest.new_jobs, edges=rest.edges, flow=rest.flow, all_or_nothing=True)
         return rest
     return graph
 

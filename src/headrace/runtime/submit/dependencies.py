@@ -15,7 +15,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob, Outcome
 from headrace.core.jobs.states import State
 from headrace.core.tasks.job_template import JobTemplate
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.core import Queries
 from headrace.errors import InvalidJob
 
 _PAGE_SIZE = 500  # rows may be large: a full row has the arguments and the result of its job

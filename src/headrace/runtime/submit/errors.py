@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from headrace.core.codec.result_refs import result_refs_in
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.unique_rules import UniqueResult
+from headrace.core.jobs.unique_rules import InsertResult
 from headrace.core.tasks.options import SAMENESS
 from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.jobs.task import Call
@@ -18,7 +18,7 @@ _BYTES_OF_AN_ID = 39  # the length of a generated id, with quotes and a comma
 _TWICE = "two of these calls count as the same; nothing was stored"
 
 
-def refuse(call: Call[Any], new: NewJob, result: UniqueResult) -> None:
+def refuse(call: Call[Any], new: NewJob, result: InsertResult) -> None:
     """Raise the error for the result of a single call, if it was neither stored nor matched to another job."""
     if result.id == new.id and call.options.job_id is UNSET:
         return  # a generated id can only belong to this same job: its insert was repeated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, structs
@@ -17,7 +17,7 @@ from headrace.core.jobs import ids
 from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
-from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult, UniqueRule
+from headrace.core.jobs.unique_rules import InsertResult, UniqueInsert, UniqueRule
 from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
 from headrace.core.tasks.trace_context import plain
 from headrace.core.text import short
@@ -43,10 +43,8 @@ from headrace.runtime.submit.template import tags_of, template_of
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
     from headrace.core.settings.settings import Settings
-    from headrace.runtime.spool.spool import InsertResult, Spool
+    from headrace.runtime.spool.spool import Spool
     from headrace.runtime.submit.async_batches import Batches
-
-    Insert = Callable[..., list[InsertResult]]
 
 
 class Submitter:
@@ -72,10 +70,9 @@ class Submitter:
         """Use this engine from now on. Tasks refer to the submitter, so all of them follow."""
         self._engine = engine
         self._clock = clock
-        self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
-        self._target = engine if spool is None else spool
+        self._insert = engine.insert if spool is None else spool.insert
         self._inserts: GroupCommit[NewJob, InsertResult] = GroupCommit(self._insert)
-        self._unique_inserts: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._insert_unique)
+        self._unique_inserts: GroupCommit[UniqueInsert, InsertResult] = GroupCommit(self._insert_unique)
         self._insert_batches: Batches = WeakKeyDictionary()
         self._unique_batches: Batches = WeakKeyDictionary()
 
@@ -123,41 +120,42 @@ class Submitter:
 
     def _stored(self, call: Call[Any], new: NewJob, fresh: InsertResult) -> Job[Any]:
         # A generated id can only be taken by this same job, if an insert was repeated.
-        if not fresh and call.options.job_id is not UNSET:
+        if fresh.kind == "taken" and call.options.job_id is not UNSET:
             raise DuplicateJob(new.id)
         return self._intercepted(self._handle(new, fresh))
 
-    def _handle(self, row: NewJob | JobRow, result: InsertResult = True) -> Job[Any]:
-        return Job(self._services, as_row(row, SPOOLED) if result == "spooled" and isinstance(row, NewJob) else row)
+    def _handle(self, row: NewJob | JobRow, result: InsertResult | None = None) -> Job[Any]:
+        if result is not None and result.kind == "spooled" and isinstance(row, NewJob):
+            row = as_row(row, SPOOLED)
+        return Job(self._services, row)
 
     def _intercepted(self, job: Job[Any]) -> Job[Any]:
         if self.intercept is not None:
             self.intercept(job)
         return job
 
-    def _insert_unique(self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False) -> list[UniqueResult]:
-        return self._target.insert_unique(candidates, all_or_nothing=all_or_nothing)
+    def _insert_unique(self, candidates: Sequence[UniqueInsert], *, all_or_nothing: bool = False) -> list[InsertResult]:
+        unique = [candidate.rule for candidate in candidates]
+        return self._insert([candidate.job for candidate in candidates], unique=unique, all_or_nothing=all_or_nothing)
 
     def _submit_unique(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
-        candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [result] = self._engine.joined(call.options.connection).insert_unique([candidate])
+                [result] = self._engine.joined(call.options.connection).insert([new], unique=[rule])
         else:
-            result = self._unique_inserts.call(candidate)
+            result = self._unique_inserts.call(UniqueInsert(new, rule))
         refuse(call, new, result)
         [job] = self._resulting_jobs([new], [result], joins)
         return self._intercepted(job)
 
     async def _asubmit_unique(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
-        candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [result] = await self._engine.joined(call.options.connection).ainsert_unique([candidate])
+                [result] = await self._engine.joined(call.options.connection).ainsert([new], unique=[rule])
         else:
-            result = await batch_of_loop(self._unique_batches, self._insert_unique).call(candidate)
+            result = await batch_of_loop(self._unique_batches, self._insert_unique).call(UniqueInsert(new, rule))
         refuse(call, new, result)
         if result.id == new.id:
             return self._handle(new)
@@ -165,7 +163,7 @@ class Submitter:
         return job
 
     def _resulting_jobs(
-        self, new_jobs: Sequence[NewJob], results: Sequence[UniqueResult], joined: bool
+        self, new_jobs: Sequence[NewJob], results: Sequence[InsertResult], joined: bool
     ) -> list[Job[Any]]:
         """Handles of the jobs that these calls resulted in: one per job, even if several calls resulted in it."""
         others = {result.id for new, result in zip(new_jobs, results, strict=True) if result.id != new.id}
@@ -202,12 +200,12 @@ class Submitter:
     def _insert_unique_many(
         self, calls: list[Call[Any]], new_jobs: list[NewJob], rules: dict[int, UniqueRule], joins: bool
     ) -> list[Job[Any]]:
-        candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
+        unique = list(map(rules.get, range(len(new_jobs))))
         with RefusalText(calls, new_jobs):
             if joins:
-                results = self._engine.joined(calls[0].options.connection).insert_unique(candidates)
+                results = self._engine.joined(calls[0].options.connection).insert(new_jobs, unique=unique)
             else:
-                results = self._insert_unique(candidates, all_or_nothing=True)
+                results = self._insert(new_jobs, unique=unique, all_or_nothing=True)
         return self._resulting_jobs(new_jobs, results, joins)
 
     @atraced
@@ -224,9 +222,7 @@ class Submitter:
             await joined.ainsert(new_jobs)
             return [self._handle(new) for new in new_jobs]
         with RefusalText(listed, new_jobs):
-            results = await joined.ainsert_unique(
-                [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
-            )
+            results = await joined.ainsert(new_jobs, unique=list(map(rules.get, range(len(new_jobs)))))
         return await in_thread(self._resulting_jobs, new_jobs, results, True)
 
     submit = hooked(_submit)
@@ -269,7 +265,7 @@ class Submitter:
         """Insert jobs with their dependencies in one commit. Never in the spool: the parents are unknown there."""
         stored: dict[str, JobRow] = {}
         if self._uses_connection(graph.connection):
-            self._engine.joined(graph.connection).insert_graph(graph.new_jobs, graph.edges, graph.flow)
+            self._engine.joined(graph.connection).insert(graph.new_jobs, edges=graph.edges, flow=graph.flow)
         else:
             graph = archived_parents.insert_graph(self._engine, self._services, graph)
             stored = rows_of(self._engine.queries, undecided(graph))
@@ -280,7 +276,7 @@ class Submitter:
         """The same for coroutines."""
         if not self._uses_connection(graph.connection):
             return await in_thread(self.insert_graph, graph)
-        await self._engine.joined(graph.connection).ainsert_graph(graph.new_jobs, graph.edges, graph.flow)
+        await self._engine.joined(graph.connection).ainsert(graph.new_jobs, edges=graph.edges, flow=graph.flow)
         return [self._handle(new) for new in graph.new_jobs]
 
     def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from headrace.core.codec.result_refs import MISSING
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, Outcome
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.engine import Engine
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.results import ResultResolver, has_result_refs
 
@@ -32,9 +32,9 @@ class Refusal(Struct, frozen=True):
 class ClaimPlanner:
     """Plans the runs of claims."""
 
-    def __init__(self, queries: Queries, run_specs: RunSpecs) -> None:
+    def __init__(self, engine: Engine, run_specs: RunSpecs) -> None:
         self._run_specs = run_specs
-        self._resolver = ResultResolver(queries, run_specs.keeps_result, run_specs.cipher)
+        self._resolver = ResultResolver(engine, run_specs.keeps_result, run_specs.cipher)
 
     def planned(self, claims: Sequence[Claim]) -> Iterator[tuple[Claim, RunSpec] | Refusal | None]:
         """For each claim what to run, or why it can't run; None for a task that this process does not know.

@@ -55,7 +55,7 @@ class WorkerExchange:
         self.outage_log = outage_log(engine)
         self._worker_state = worker_state
         self.task_lookup = TaskLookup(task_names, run_specs.knows)
-        self._planner = ClaimPlanner(engine.queries, run_specs)
+        self._planner = ClaimPlanner(engine, run_specs)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.queue_rules import queue_rules
 from headrace.core.jobs.records import JobRow, QueueRow
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.heartbeat import end_run
 from headrace.runtime.worker.state import WorkerState
@@ -22,17 +22,17 @@ log = logging.getLogger("headrace.worker")
 
 
 def run_to_preempt(
-    worker_state: WorkerState, queries: Queries, queues: Collection[str] | None
+    worker_state: WorkerState, store: StoreView, queues: Collection[str] | None
 ) -> tuple[Attempt, JobRow] | None:
     """The run to end, the least urgent and then the youngest, and the job that waits for its slot."""
     preemptible = [run for run in worker_state.started() if run.plan.preemptible]
     if not preemptible or worker_state.waiting or worker_state.running < worker_state.concurrency:
         return None
-    ruled = {task.name for task in queries.tasks()}
+    ruled = {task.name for task in store.rule_store.tasks()}
     run = min(preemptible, key=lambda run: (run.claim.priority, -run.started))
-    for queue in queries.queues():
+    for queue in store.queries.queues():
         if (queues is None or queue.name in queues) and _is_free(queue):
-            first = queries.peek(queue.name, 1, light=True)
+            first = store.queries.peek(queue.name, 1, light=True)
             if first and not first[0].lane and first[0].task not in ruled and first[0].priority > run.claim.priority:
                 return run, first[0]
     return None

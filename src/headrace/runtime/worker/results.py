@@ -25,7 +25,7 @@ from headrace.core.codec.result_refs import (
 from headrace.core.events.history import errors_of
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.states import FINAL, State
-from headrace.engines.protocol.queries import Queries
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import CorruptPayload
 from headrace.runtime.jobs.job import LOST_RESULT
 
@@ -40,8 +40,8 @@ def has_result_refs(claim: Claim) -> bool:
 class ResultResolver:
     """Reads parents' results from one store. `keeps` says whether a job's result was stored at all."""
 
-    def __init__(self, queries: Queries, keeps: Callable[[ParentResult], bool], cipher: Cipher | None = None) -> None:
-        self._queries = queries
+    def __init__(self, engine: Engine, keeps: Callable[[ParentResult], bool], cipher: Cipher | None = None) -> None:
+        self._engine = engine
         self._cipher = cipher
         self._keeps = keeps
 
@@ -49,7 +49,7 @@ class ResultResolver:
         """Each claim with its results put in, or the error for a missing one; all results are read at once."""
         wanted = list(dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload)))
         pages = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
-        rows = {row.id: row for page in pages for row in self._queries.parent_results(page)}
+        rows = {row.id: row for page in pages for row in self._engine.flow_store.parent_results(page)}
         texts: dict[str, str] = {}
 
         def text_of(job_id: str) -> str:
@@ -87,7 +87,11 @@ class ResultResolver:
             raise MissingResult(f"the result of {parent} can't be read: {error}") from None
 
     def _failure(self, row: ParentResult) -> ParentFailure:
-        errors = errors_of(self._queries.history(row.id)) if row.state is State.FAILED else []
+        errors = (
+            errors_of(self._engine.queries.details(row.id, logs=0, steps=False).history)
+            if row.state is State.FAILED
+            else []
+        )
         if not errors:
             return ParentFailure(row.id, row.task, row.state, None, row.reason)
         return ParentFailure(row.id, row.task, row.state, errors[-1].type, errors[-1].message)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.core import Bell
 from headrace.errors import EngineUnavailable
 from headrace.runtime.worker.exchange import WorkerExchange
 from headrace.runtime.worker.heartbeat import release_runs

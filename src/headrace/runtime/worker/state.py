@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from headrace.core.clock import Clock
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
-from headrace.engines.protocol.engine import WorkerLiveness
+from headrace.engines.protocol.core import WorkerLiveness
 from headrace.runtime.context.current_job import WorkerLink
 from headrace.runtime.process.liveness import ThreadLiveness
 from headrace.runtime.worker.attempt import NEVER, Attempt, Stage

@@ -366,7 +366,7 @@ class Worker:
             self.request_stop()
 
     def _preempt(self) -> None:
-        found = run_to_preempt(self._worker_state, self._engine.queries, self._settings.queues)
+        found = run_to_preempt(self._worker_state, self._engine, self._settings.queues)
         if found is not None and not self._paused:  # it may have been paused meanwhile
             self._exchange.first = preempt(self._worker_state, self._threads, *found)
 

@@ -87,7 +87,7 @@ def summaries(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
 def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
     """The error of each failed job by id, where known."""
     failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
-    dead_letters = app.engine.dead_letters.latest(failed) if failed else []
+    dead_letters = app.engine.dead_letters.get(job_ids=failed) if failed else []
     return {dead_letter.job_id: error_in(dead_letter) for dead_letter in dead_letters}
 
 

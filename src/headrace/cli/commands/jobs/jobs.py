@@ -14,7 +14,7 @@ from headrace.cli.find_job import job_of
 from headrace.cli.options import as_json_option, chosen, example, filters, shared
 from headrace.cli.output import clean, print_facts, print_json, print_table, remark, say
 from headrace.cli.session import Session
-from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.core import Bell
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 
@@ -95,7 +95,7 @@ def show(session: Session, job_id: str, as_json: bool) -> None:
     """Show everything about one job. ID may be a prefix of at least 8 characters."""
     app = session.store()
     job = job_of(app, job_id)
-    steps = [] if job.spooled or job.archived else app.engine.queries.steps(job.id)
+    steps = [] if job.spooled or job.archived else app.engine.queries.details(job.id, history=False, logs=0).steps
     if as_json:
         print_json(job_view.full_record(job, steps))
     else:

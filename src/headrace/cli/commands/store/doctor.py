@@ -89,7 +89,7 @@ def _open(session: Session, report: Report) -> Headrace | None:
 
 def _check_store(app: Headrace, report: Report) -> None:
     try:
-        report.engine = app.engine.facts()
+        report.engine = app.engine.maintenance.facts()
         silent = [worker.silent for worker in app.workers()]
         report.workers = {"alive": silent.count(False), "silent": silent.count(True)}
         report.queues = {stats.queue: stats.pending for stats in app.queues()}
@@ -204,7 +204,7 @@ def migrate(session: Session, as_json: bool) -> None:
     engine = session.store(may_create=True).engine
     url = redacted_url(engine.url)
     applied = engine.migrate()
-    current, _ = engine.schema()
+    current, _ = engine.maintenance.schema()
     if as_json:
         print_json({"url": url, "applied": applied, "version": current})
     elif applied:

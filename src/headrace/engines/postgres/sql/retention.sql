@@ -93,10 +93,3 @@ WHERE edge.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint
   AND (child.state NOT IN ('completed', 'failed', 'cancelled')
        OR (child.state = 'failed' AND EXISTS (
                SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_letter.job_id = child.id AND dead_letter.status = 'pending')));
-
--- name: retention_run
-SELECT (SELECT value FROM headrace_store WHERE name = 'last_retention');
-
--- name: put_retention_run
-INSERT INTO headrace_store (name, value) VALUES ('last_retention', :value)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value;

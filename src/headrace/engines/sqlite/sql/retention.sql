@@ -81,9 +81,3 @@ WHERE edge.parent IN (SELECT value FROM json_each(:seqs))
   AND (child.state NOT IN ('completed', 'failed', 'cancelled')
        OR (child.state = 'failed' AND EXISTS (
                SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_letter.job_id = child.id AND dead_letter.status = 'pending')));
-
--- name: retention_run
-SELECT (SELECT value FROM headrace_store WHERE name = 'last_retention');
-
--- name: put_retention_run
-REPLACE INTO headrace_store (name, value) VALUES ('last_retention', :value);

@@ -201,7 +201,9 @@ def promote(context: RequestContext, job_id: str) -> JobRecord:
 def get(context: RequestContext, job_id: str) -> JobRecord:
     """Return everything about one job, with secrets redacted."""
     job = context.app.jobs.get(job_id)
-    steps = [] if job.spooled or job.archived else context.app.engine.queries.steps(job.id)
+    steps = (
+        [] if job.spooled or job.archived else context.app.engine.queries.details(job.id, history=False, logs=0).steps
+    )
     return full_record_of(job, steps)
 
 

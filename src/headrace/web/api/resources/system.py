@@ -62,7 +62,9 @@ def get(context: RequestContext) -> System:
     """Return version, store and settings."""
     app = context.app
     shown = app.settings.shown()
-    return System(__version__, redacted_url(app.engine.url), dict(app.engine.facts()), shown, app.settings_origin)
+    return System(
+        __version__, redacted_url(app.engine.url), dict(app.engine.maintenance.facts()), shown, app.settings_origin
+    )
 
 
 @table.get("/system/storage", role="admin")

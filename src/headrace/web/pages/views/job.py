@@ -74,7 +74,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "lease_until": to_datetime(job.row.lease_until),
         "logs": [_line(job, line) for line in lines[-_MAX_LOG_LINES:]],
         "more_logs": max(len(lines) - _MAX_LOG_LINES, 0),
-        "steps": [] if job.archived else request.app.engine.queries.steps(job.id),
+        "steps": [] if job.archived else request.app.engine.queries.details(job.id, history=False, logs=0).steps,
         "to_datetime": to_datetime,
         "parents": summaries(parents[:_MAX_RELATED], request.app),
         "children": summaries(children[:_MAX_RELATED], request.app),

@@ -15,7 +15,6 @@
 --   {p}:store          text: a random name of this store
 --   {p}:seq            the last number given to a job
 --   {p}:bell           channel: "work:<queue>", "done", "commands", "schedules"; "!<sender> <topic>" is sent by an engine
---   {p}:last_retention   text: the last retention run, in JSON
 --   {p}:status         hash kind, other, at: the store status, set during a transfer and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number

@@ -76,9 +76,9 @@ class Model:
     def those(self, *states: State) -> list[ModelJob]:
         return [job for job in self.jobs.values() if job.state in states]
 
-    def insert(self, new: NewJob) -> bool:
+    def insert(self, new: NewJob) -> str:
         if new.id in self.jobs:
-            return False
+            return "taken"
         self._seq += 1
         self.jobs[new.id] = ModelJob(
             new.id,
@@ -92,7 +92,7 @@ class Model:
             new.expires_at,
             new.version,
         )
-        return True
+        return "new"
 
     def pass_time(self, now: int) -> None:
         """What a claim does first: lapse what expired, then promote what is due."""

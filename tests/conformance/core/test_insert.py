@@ -11,7 +11,18 @@ from headrace.core.jobs.records import Filter, NewJob
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob
-from tests.support.builders import EVERYTHING, HOUR, NOW, claim, ids, new_job, only, row, rows
+from tests.support.builders import (
+    EVERYTHING,
+    HOUR,
+    NOW,
+    claim,
+    ids,
+    kinds,
+    new_job,
+    only,
+    row,
+    rows,
+)
 
 NASTY = [
     "plain",
@@ -35,13 +46,13 @@ NASTY = [
 @pytest.mark.parametrize("size", [1, 2, 99, 100, 101, 1000])
 def test_every_job_of_a_batch_is_stored_and_called_new(engine: Engine, size: int) -> None:
     jobs = [new_job(f"j{number}") for number in range(size)]
-    assert engine.insert(jobs, now=NOW) == [True] * size
-    assert engine.queries.count(EVERYTHING) == size
+    assert kinds(engine.insert(jobs, now=NOW)) == ["new"] * size
+    assert engine.queries.count(EVERYTHING).jobs == size
 
 
 def test_an_empty_batch_is_no_error(engine: Engine) -> None:
     assert engine.insert([], now=NOW) == []
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 @pytest.mark.parametrize("companions", [0, 1])
@@ -105,7 +116,7 @@ def test_a_new_job_has_no_past(engine: Engine, companions: int) -> None:
     assert (stored.version, stored.attempt, stored.crashes, stored.releases) == (1, 0, 0, 0)
     empty = ("started_at", "finished_at", "worker", "lease_until", "result", "result_checksum", "progress", "reason")
     assert [getattr(stored, name) for name in empty] == [None] * len(empty)
-    assert engine.queries.history("job") == []
+    assert engine.queries.details("job").history == []
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.SCHEDULED, State.WAITING])
@@ -118,24 +129,24 @@ def test_a_repeated_insert_after_a_lost_reply_changes_nothing(engine: Engine) ->
     engine.insert([new_job("job", payload='["first"]', tags=("one",))], now=NOW)
     before = row(engine)
     again = new_job("job", payload='["second"]', queue="other", tags=("two",))
-    assert engine.insert([again], now=NOW) == [False]
+    assert kinds(engine.insert([again], now=NOW)) == ["taken"]
     assert row(engine) == before
-    assert engine.queries.count(Filter(tag="two")) == 0
+    assert engine.queries.count(Filter(tag="two")).jobs == 0
 
 
 def test_taken_ids_in_a_batch_do_not_keep_the_others_out(engine: Engine) -> None:
     engine.insert([new_job("b", payload='["old"]')], now=NOW)
     batch = [new_job("a"), new_job("b", payload='["new"]', tags=("t",)), new_job("c", tags=("t",))]
-    assert engine.insert(batch, now=NOW) == [True, False, True]
+    assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "new"]
     assert row(engine, "b").payload == '["old"]'
     assert [job.id for job in engine.queries.find(Filter(tag="t"), 10).jobs] == ["c"]
 
 
 def test_of_an_id_repeated_within_a_batch_the_first_is_stored(engine: Engine) -> None:
     batch = [new_job("a", payload="[1]"), new_job("a", payload="[2]"), new_job("b"), new_job("a", payload="[3]")]
-    assert engine.insert(batch, now=NOW) == [True, False, True, False]
+    assert kinds(engine.insert(batch, now=NOW)) == ["new", "taken", "new", "taken"]
     assert row(engine, "a").payload == "[1]"
-    assert engine.queries.count(EVERYTHING) == 2
+    assert engine.queries.count(EVERYTHING).jobs == 2
 
 
 @pytest.mark.parametrize("all_or_nothing", [True, False])
@@ -148,22 +159,22 @@ def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(
         with pytest.raises(DuplicateJob, match="j250"):
             engine.insert(batch, all_or_nothing=True, now=NOW)
     else:
-        assert engine.insert(batch, now=NOW) == [number != 250 for number in range(300)]
-    assert engine.queries.count(EVERYTHING) == (1 if all_or_nothing else 300)
-    assert engine.queries.count(Filter(tag="t")) == (0 if all_or_nothing else 299)
+        assert kinds(engine.insert(batch, now=NOW)) == ["taken" if number == 250 else "new" for number in range(300)]
+    assert engine.queries.count(EVERYTHING).jobs == (1 if all_or_nothing else 300)
+    assert engine.queries.count(Filter(tag="t")).jobs == (0 if all_or_nothing else 299)
     assert row(engine, "j250").payload == '["old"]'
 
 
 def test_a_batch_of_nothing_but_known_ids_is_all_false(engine: Engine) -> None:
     batch = [new_job("a"), new_job("b")]
     engine.insert(batch, now=NOW)
-    assert engine.insert(batch, now=NOW) == [False, False]
+    assert kinds(engine.insert(batch, now=NOW)) == ["taken", "taken"]
 
 
 def test_a_finished_job_still_owns_its_id(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    assert engine.insert([new_job("job")], now=NOW) == [False]
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["taken"]
     assert row(engine).state is State.CANCELLED
 
 
@@ -191,19 +202,19 @@ def test_whole_refuses_an_id_repeated_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
         engine.insert([new_job("a"), new_job("b"), new_job("b")], all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "b"
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
 
 
 def test_whole_accepts_what_is_all_new(engine: Engine) -> None:
-    assert engine.insert([new_job("a")], all_or_nothing=True, now=NOW) == [True]
-    assert engine.insert([new_job("b"), new_job("c")], all_or_nothing=True, now=NOW) == [True, True]
+    assert kinds(engine.insert([new_job("a")], all_or_nothing=True, now=NOW)) == ["new"]
+    assert kinds(engine.insert([new_job("b"), new_job("c")], all_or_nothing=True, now=NOW)) == ["new", "new"]
 
 
 def test_a_refused_insert_leaves_the_queue_usable(engine: Engine) -> None:
     engine.insert([new_job("a")], now=NOW)
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("b", queue="fresh"), new_job("a")], all_or_nothing=True, now=NOW)
-    assert engine.insert([new_job("b", queue="fresh")], all_or_nothing=True, now=NOW) == [True]
+    assert kinds(engine.insert([new_job("b", queue="fresh")], all_or_nothing=True, now=NOW)) == ["new"]
     assert sorted(ids(claim(engine))) == ["a", "b"]
 
 
@@ -217,7 +228,7 @@ def test_any_text_is_stored_verbatim_and_never_run(engine: Engine, text: str, co
     assert (stored.id, stored.queue, stored.task, stored.payload) == (job.id, job.queue, job.task, text)
     (claimed,) = engine.exchange([], only(job.queue), now=NOW).claims
     assert (claimed.id, claimed.payload, claimed.metadata) == (job.id, text, text)
-    assert engine.queries.count(EVERYTHING) == 1 + companions
+    assert engine.queries.count(EVERYTHING).jobs == 1 + companions
 
 
 def test_a_zero_character_that_the_payload_writes_as_an_escape_survives(engine: Engine) -> None:
@@ -237,4 +248,4 @@ def test_jobs_are_claimed_in_the_order_of_their_batch(engine: Engine) -> None:
 
 
 def test_an_id_differs_by_case_and_by_trailing_space(engine: Engine) -> None:
-    assert engine.insert([new_job("a"), new_job("A"), new_job("a ")], now=NOW) == [True, True, True]
+    assert kinds(engine.insert([new_job("a"), new_job("A"), new_job("a ")], now=NOW)) == ["new", "new", "new"]

@@ -37,9 +37,9 @@ def test_a_job_that_has_not_started_takes_a_new_priority(engine: Engine, state: 
 @pytest.mark.parametrize("state", sorted(set(State) - NOT_STARTED))
 def test_a_started_or_finished_job_is_left_alone(engine: Engine, state: State) -> None:
     bring(engine, state)
-    before, filed = row(engine), engine.queries.history("job")
+    before, filed = row(engine), engine.queries.details("job").history
     assert not engine.queries.update("job", JobUpdate(priority=9, queue="other", run_at=LATER), now=NOW)
-    assert (row(engine), engine.queries.history("job")) == (before, filed)
+    assert (row(engine), engine.queries.details("job").history) == (before, filed)
 
 
 def test_a_job_that_does_not_exist_is_not_amended(engine: Engine) -> None:
@@ -88,7 +88,7 @@ def test_a_new_time_leads_to_the_state_that_fits_it(engine: Engine, state: State
     assert engine.queries.update("job", JobUpdate(run_at=run_at), now=NOW)
     after = row(engine)
     assert (after.state, after.run_at, after.rank) == (target, run_at, run_at)
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert (entry.event, entry.source, entry.target) == (Trigger.UPDATE, state, target)
 
 
@@ -96,7 +96,7 @@ def test_a_new_time_leads_to_the_state_that_fits_it(engine: Engine, state: State
 def test_the_record_of_a_change_that_moves_nothing_names_the_state_twice(engine: Engine, state: State) -> None:
     bring(engine, state)
     engine.queries.update("job", JobUpdate(priority=1), now=NOW)
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert (entry.source, entry.target) == (state, state)
 
 
@@ -116,7 +116,7 @@ def test_a_lifo_job_stays_lifo(engine: Engine) -> None:
 def test_who_changed_what_is_on_record(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     engine.queries.update("job", JobUpdate(priority=3, queue="mail"), by="ann", now=NOW + SECOND)
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.at) == (Trigger.UPDATE, NOW + SECOND)
     for word in ("priority=3", "queue=mail", "ann"):
         assert word in (entry.detail or "")

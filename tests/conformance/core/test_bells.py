@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.jobs.states import Trigger
-from headrace.engines.protocol.engine import Bell, Engine
+from headrace.engines.protocol.core import Bell
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     LEASE,
@@ -85,6 +86,7 @@ def test_every_listener_of_a_topic_is_woken(store: StoreUnderTest) -> None:
         bell.close()
 
 
+@pytest.mark.needs("processes")
 def test_a_ring_wakes_a_waiter_in_another_process(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([], now=NOW)
@@ -94,6 +96,7 @@ def test_a_ring_wakes_a_waiter_in_another_process(store: StoreUnderTest) -> None
     assert listener.hear() is True
 
 
+@pytest.mark.needs("processes")
 def test_a_ring_from_another_process_wakes_a_waiter_here(store: StoreUnderTest) -> None:
     engine = store.open()
     ringer = store.send("ring", "commands")
@@ -105,6 +108,7 @@ def test_a_ring_from_another_process_wakes_a_waiter_here(store: StoreUnderTest) 
     bell.close()
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_listener_does_not_keep_the_living_from_hearing(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([], now=NOW)
@@ -188,7 +192,7 @@ def test_what_concerns_a_waiter_wakes_it(store: StoreUnderTest, topic: str, act:
 def test_a_job_stored_between_a_look_and_the_wait_is_not_slept_over(store: StoreUnderTest) -> None:
     worker, client = store.open(), store.open()
     bell = worker.listen("work")
-    assert worker.queries.count(EVERYTHING) == 0
+    assert worker.queries.count(EVERYTHING).jobs == 0
     client.insert([new_job("job")], now=NOW)
     assert bell.wait(PATIENCE)
     assert claim_one(worker).id == "job"

@@ -31,7 +31,7 @@ def note(engine: Engine, *notes: JobNote) -> None:
 
 
 def lines(engine: Engine, job_id: str = "job", limit: int = 1000) -> list[str]:
-    return [line.message for line in engine.queries.logs(job_id, limit)]
+    return [line.message for line in engine.queries.details(job_id, logs=limit).logs]
 
 
 def test_lines_are_kept_in_the_order_they_were_written(engine: Engine) -> None:
@@ -45,7 +45,7 @@ def test_a_line_tells_its_time_level_attempt_and_fields(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine), NOW))
     claimed = claim_one(engine)
     note(engine, JobNote("job", claimed.version, NOW + 3, level="warning", message="ü 🚰", fields='{"a":1}'))
-    (line,) = engine.queries.logs("job")
+    (line,) = engine.queries.details("job").logs
     assert (line.at, line.level, line.attempt, line.message, line.fields) == (NOW + 3, "warning", 2, "ü 🚰", '{"a":1}')
 
 
@@ -60,7 +60,7 @@ def test_lines_of_all_attempts_are_kept(engine: Engine) -> None:
     engine.exchange([retry(first, NOW)], None, [log(first, "one")], now=NOW)
     second = claim_one(engine)
     engine.exchange([succeed(second)], None, [log(second, "two")], now=NOW)
-    assert [(line.attempt, line.message) for line in engine.queries.logs("job")] == [(1, "one"), (2, "two")]
+    assert [(line.attempt, line.message) for line in engine.queries.details("job").logs] == [(1, "one"), (2, "two")]
 
 
 def test_of_several_reports_of_progress_the_last_wins(engine: Engine) -> None:
@@ -74,7 +74,7 @@ def test_progress_is_no_transition(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     note(engine, progress(claimed, "half"), log(claimed, "hello"))
     assert row(engine).version == claimed.version
-    assert engine.queries.history("job") == []
+    assert engine.queries.details("job").history == []
 
 
 def test_one_note_may_carry_both(engine: Engine) -> None:

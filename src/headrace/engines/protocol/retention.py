@@ -1,12 +1,44 @@
-"""Lifecycle policies of tasks and queues, and the jobs that have stayed long in their state."""
+"""Finished jobs that retention removes, and open jobs that stay too long in a state."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from headrace.core.jobs.records import Lease
+from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
+from headrace.core.retention.retention import FinishedJob
 from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
+
+
+class RetentionStore(Protocol):
+    """Reads and deletes finished jobs. It decides nothing about their dependents."""
+
+    def finished(
+        self,
+        queue: str,
+        state: State,
+        before: int,
+        limit: int,
+        after: FinishedJob | None = None,
+        *,
+        newest: bool = False,
+    ) -> list[FinishedJob]:
+        """Finished jobs of the queue and state that ended before a time, the oldest first or the newest first.
+
+        Pages continue after `after`, which need not exist any more. Jobs that must stay are marked as `held`: jobs with
+        a pending dead letter, an open child or an open job in their flow. Jobs that would run again with a
+        dead-lettered job are held, too: its parents, the jobs cancelled with it, and its flow.
+        """
+        ...
+
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
+        """Delete the jobs that are finished, at exactly this version and not held, with everything that is their own.
+
+        Returns the ids of the deleted jobs. While a store status is set, none is deleted.
+        """
+        ...
 
 
 class StalenessStore(Protocol):

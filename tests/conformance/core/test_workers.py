@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec import structs
 
 from headrace.core.jobs.records import ClaimRequest
@@ -59,6 +60,7 @@ def test_a_worker_that_signs_off_is_forgotten_and_the_others_are_not(engine: Eng
     second.close()
 
 
+@pytest.mark.needs("processes")
 def test_workers_of_every_process_are_seen(store: StoreUnderTest) -> None:
     engine = store.open()
     actor = store.send("hold", "elsewhere", 0, 0)

@@ -70,7 +70,7 @@ def test_an_attempt_that_failed_before_stays_spent(engine: Engine) -> None:
 def test_it_is_filed_with_the_worker_that_never_saw_it(engine: Engine) -> None:
     lost = submit_and_claim(engine, worker="w9")
     engine.release_unknown_claims("w9", [], now=LATER)
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.source, entry.target) == (Trigger.RELEASE, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (LATER, lost.version + 1, 1, "w9")
     assert entry.detail == "its claim never reached the worker"
@@ -109,9 +109,9 @@ def test_other_workers_keep_their_jobs(engine: Engine) -> None:
 @pytest.mark.parametrize("state", [state for state in State if state is not State.RUNNING])
 def test_a_job_that_does_not_run_is_none_of_its_business(engine: Engine, state: State) -> None:
     bring(engine, state)
-    before, history = row(engine), engine.queries.history("job")
+    before, history = row(engine), engine.queries.details("job").history
     assert engine.release_unknown_claims("w1", [], now=LATER) == []
-    assert (row(engine), engine.queries.history("job")) == (before, history)
+    assert (row(engine), engine.queries.details("job").history) == (before, history)
 
 
 @pytest.mark.parametrize("held", [[], [Lease("ghost", 2)]])
@@ -123,7 +123,7 @@ def test_a_second_time_there_is_nothing_left(engine: Engine) -> None:
     submit_and_claim(engine)
     assert engine.release_unknown_claims("w1", [], now=LATER) == ["job"]
     assert engine.release_unknown_claims("w1", [], now=LATER) == []
-    assert len(engine.queries.history("job")) == 1
+    assert len(engine.queries.details("job").history) == 1
 
 
 def test_a_lease_that_ran_out_but_was_not_reaped_is_given_back_as_well(engine: Engine) -> None:
@@ -138,7 +138,7 @@ def test_more_than_fits_one_breath_is_given_back_at_once(engine: Engine) -> None
     claims = claim(engine, 2500)
     held = [lease_of(each) for each in claims[:1200]]
     assert engine.release_unknown_claims("w1", held, now=LATER) == ids(claims[1200:])
-    assert engine.queries.count(EVERYTHING) == 2500
+    assert engine.queries.count(EVERYTHING).jobs == 2500
     assert len(claim(engine, 5000, now=LATER)) == 1300
 
 
@@ -148,7 +148,7 @@ def test_a_late_settle_of_a_disowned_claim_is_refused(engine: Engine, outcome: C
     engine.release_unknown_claims("w1", [], now=LATER)
     assert settle(engine, late, now=LATER) == [late]
     assert (row(engine).state, row(engine).attempt) == (State.PENDING, 0)
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.RELEASE, "lease_lost"]
+    assert [entry.event for entry in engine.queries.details("job").history] == [Trigger.RELEASE, "lease_lost"]
 
 
 def test_a_renewal_tells_that_a_disowned_claim_is_lost(engine: Engine) -> None:

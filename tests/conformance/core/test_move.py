@@ -18,6 +18,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    kinds,
     lease_of,
     log,
     new_job,
@@ -50,17 +51,17 @@ def test_a_legal_move_is_made(engine: Engine, event: Trigger, state: State) -> N
     assert after.version == before.version + 1
     assert after.lease_until is None
     assert (after.finished_at is not None) == (event is Trigger.CANCEL)
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert (entry.event, entry.source, entry.target, entry.version) == (event, state, after.state, after.version)
 
 
 @pytest.mark.parametrize(("event", "state"), ILLEGAL)
 def test_an_illegal_move_changes_nothing(engine: Engine, event: Trigger, state: State) -> None:
     bring(engine, state)
-    before, filed = row(engine), engine.queries.history("job")
+    before, filed = row(engine), engine.queries.details("job").history
     assert engine.queries.move(Filter(ids=("job",)), event, 10, by="ann", now=NOW) == []
     assert engine.queries.move(Filter(states=(state,)), event, 10, by="ann", now=NOW) == []
-    assert (row(engine), engine.queries.history("job")) == (before, filed)
+    assert (row(engine), engine.queries.details("job").history) == (before, filed)
 
 
 # -- which jobs
@@ -104,7 +105,7 @@ def test_an_injected_filter_moves_nothing(engine: Engine) -> None:
     evil = "x' OR 1=1 --"
     for which in (Filter(queue=evil), Filter(task=evil), Filter(tag=evil), Filter(text=evil), Filter(ids=(evil,))):
         assert engine.queries.move(which, Trigger.DELETE, 10, now=NOW) == []
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
 
 
 @pytest.mark.parametrize("event", [Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW])
@@ -114,7 +115,7 @@ def test_who_moved_a_job_is_on_record(engine: Engine, event: Trigger) -> None:
         State.RETRYING if event is Trigger.PROMOTE_NOW else State.FAILED if event is Trigger.REVIVE else State.PENDING,
     )
     engine.queries.move(EVERYTHING, event, 1, by="ann@example.org", now=NOW + SECOND)
-    entry = engine.queries.history("job")[-1]
+    entry = engine.queries.details("job").history[-1]
     assert "ann@example.org" in (entry.detail or "")
     assert entry.at == NOW + SECOND
 
@@ -160,10 +161,10 @@ def test_a_revival_keeps_the_errors_and_the_logs(engine: Engine) -> None:
     engine.exchange([retry(claimed, NOW, message="first")], None, [log(claimed, "hello")], now=NOW)
     settle(engine, fail(claim_one(engine)))
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
-    history = engine.queries.history("job")
+    history = engine.queries.details("job").history
     assert [entry.event for entry in history] == [Trigger.RETRY, Trigger.FAIL, Trigger.REVIVE]
     assert [entry.error_message for entry in history] == ["first", "no such thing", None]
-    assert [line.message for line in engine.queries.logs("job")] == ["hello"]
+    assert [line.message for line in engine.queries.details("job").logs] == ["hello"]
 
 
 def test_a_revived_job_that_had_expired_does_not_lapse_again(engine: Engine) -> None:
@@ -174,6 +175,7 @@ def test_a_revived_job_that_had_expired_does_not_lapse_again(engine: Engine) -> 
     assert ids(claim(engine, now=NOW + HOUR)) == ["job"]
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_revival_resolves_the_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)
@@ -214,19 +216,20 @@ def test_a_deleted_job_leaves_nothing_of_its_own_behind(engine: Engine) -> None:
     claimed = submit_and_claim(engine, tags=("t",))
     engine.exchange([retry(claimed, LATER)], None, [log(claimed, "hello")], now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert (engine.queries.history("job"), engine.queries.logs("job")) == ([], [])
-    assert engine.queries.count(Filter(tag="t")) == 0
+    assert (engine.queries.details("job").history, engine.queries.details("job").logs) == ([], [])
+    assert engine.queries.count(Filter(tag="t")).jobs == 0
     assert claim(engine, now=LATER + HOUR) == []
 
 
 def test_a_deleted_id_may_be_used_again_and_inherits_nothing(engine: Engine) -> None:
     bring(engine, State.FAILED, tags=("old",))
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.insert([new_job("job")], now=NOW) == [True]
-    assert (row(engine).attempt, row(engine).tags, engine.queries.history("job")) == (0, None, [])
-    assert engine.queries.count(Filter(tag="old")) == 0
+    assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
+    assert (row(engine).attempt, row(engine).tags, engine.queries.details("job").history) == (0, None, [])
+    assert engine.queries.count(Filter(tag="old")).jobs == 0
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_new_job_of_a_deleted_id_takes_over_its_open_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)
@@ -235,6 +238,7 @@ def test_a_new_job_of_a_deleted_id_takes_over_its_open_dead_letter(store: StoreU
     assert [(dead_letter.job_id, dead_letter.reason) for dead_letter in store.dead_letters()] == [("job", "again")]
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_dead_letter_outlives_its_job(store: StoreUnderTest) -> None:
     engine = store.open()
     bring(engine, State.FAILED)

@@ -60,7 +60,7 @@ def test_a_reaped_job_can_be_claimed_at_once(engine: Engine) -> None:
 def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> None:
     claimed = submit_and_claim(engine, worker="w9")
     engine.reap(10, now=RAN_OUT)
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.source, entry.target) == (Trigger.LEASE_EXPIRED, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (RAN_OUT, claimed.version + 1, 1, "w9")
     assert entry.started_at == NOW
@@ -68,6 +68,7 @@ def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> No
     assert "w9" in (entry.error_message or "")
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_without_attempts_left_fails_as_worker_lost(store: StoreUnderTest) -> None:
     engine = store.open()
     submit_and_claim(engine, max_attempts=1, payload='["x"]')
@@ -79,7 +80,7 @@ def test_a_job_without_attempts_left_fails_as_worker_lost(store: StoreUnderTest)
     (dead_letter,) = store.dead_letters()
     assert (dead_letter.job_id, dead_letter.reason, dead_letter.status) == ("job", "worker_lost", "pending")
     assert dead_letter.snapshot["payload"] == '["x"]'
-    assert engine.queries.history("job")[0].target == State.FAILED
+    assert engine.queries.details("job").history[0].target == State.FAILED
 
 
 def test_a_job_that_keeps_killing_its_worker_is_given_up_after_its_attempts(engine: Engine) -> None:
@@ -100,14 +101,15 @@ def crash(engine: Engine, turn: int, max_crashes: int | None = 3) -> State:
     return reaped.state
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_attempts_are_left(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2, 3)] == [State.PENDING, State.PENDING, State.FAILED]
     stored = row(engine)
     assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
     assert stored.finished_at == NOW + 3 * HOUR + LEASE
-    assert [entry.target for entry in engine.queries.history("job")] == ["pending", "pending", "failed"]
-    (dead_letter,) = engine.dead_letters.latest(["job"])
+    assert [entry.target for entry in engine.queries.details("job").history] == ["pending", "pending", "failed"]
+    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
     assert (dead_letter.reason, dead_letter.status) == ("crash_loop", "pending")
     assert dead_letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
     snapshot = snapshot_of(dead_letter)
@@ -116,6 +118,7 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     assert snapshot.error_type == "WorkerLost"
 
 
+@pytest.mark.needs("dead_letters")
 @pytest.mark.parametrize("come_back", [retry, snooze, release])
 def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: Callable[..., Outcome]) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
@@ -128,15 +131,16 @@ def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: C
         return
     assert row(engine).crashes == 0
     assert [crash(engine, turn) for turn in (4, 5, 6)] == [State.PENDING, State.PENDING, State.FAILED]
-    (dead_letter,) = engine.dead_letters.latest(["job"])
+    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
     assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w4", "w5", "w6"]
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=2)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     assert row(engine).reason == "worker_lost"
-    (dead_letter,) = engine.dead_letters.latest(["job"])
+    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
     assert (dead_letter.reason, snapshot_of(dead_letter).crashes) == ("worker_lost", [])
 
 
@@ -145,15 +149,17 @@ def test_without_a_limit_only_attempts_count(engine: Engine) -> None:
     assert {crash(engine, turn, None) for turn in range(1, 8)} == {State.PENDING}
 
 
+@pytest.mark.needs("dead_letters")
 def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
     assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
-    (dead_letter,) = engine.dead_letters.latest(["job"])
+    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
     assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w3", "w4"]
 
 
+@pytest.mark.needs("flows")
 def test_the_children_of_a_quarantined_job_are_decided_with_it(engine: Engine) -> None:
     plant_chain(engine, "job", "child")
     claim_one(engine)
@@ -209,7 +215,7 @@ def test_a_late_settle_of_a_reaped_job_is_refused(engine: Engine) -> None:
     engine.reap(10, now=RAN_OUT)
     assert settle(engine, succeed(claimed), now=RAN_OUT) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LEASE_EXPIRED, "lease_lost"]
+    assert [entry.event for entry in engine.queries.details("job").history] == [Trigger.LEASE_EXPIRED, "lease_lost"]
 
 
 def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> None:
@@ -222,6 +228,7 @@ def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> 
 # -- workers that died
 
 
+@pytest.mark.needs("processes")
 def test_a_killed_worker_is_noticed_at_once_and_loses_all_its_jobs(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
@@ -234,6 +241,7 @@ def test_a_killed_worker_is_noticed_at_once_and_loses_all_its_jobs(store: StoreU
     assert set(states(engine).values()) == {State.PENDING}
 
 
+@pytest.mark.needs("processes")
 def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
@@ -244,10 +252,11 @@ def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store:
     found = [row(engine, f"j{number}") for number in range(5)]
     assert [(job.attempt, job.crashes, job.releases) for job in found] == [(1, 1, 0)] * 2 + [(0, 0, 1)] * 3
     assert [job.version for job in found] == [3] * 5
-    events = [[entry.event for entry in engine.queries.history(job.id)] for job in found]
+    events = [[entry.event for entry in engine.queries.details(job.id).history] for job in found]
     assert events == [[Trigger.LEASE_EXPIRED]] * 2 + [[Trigger.RELEASE]] * 3
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_worker_costs_the_last_attempt_only_where_it_had_begun(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}", max_attempts=1) for number in range(3)], now=NOW)
@@ -262,6 +271,7 @@ def test_a_dead_worker_costs_the_last_attempt_only_where_it_had_begun(store: Sto
     assert row(engine, "j0").reason == "worker_lost"
 
 
+@pytest.mark.needs("processes")
 def test_a_limit_does_not_make_the_reaper_forget_the_rest_of_a_dead_worker(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
@@ -275,6 +285,7 @@ def test_a_limit_does_not_make_the_reaper_forget_the_rest_of_a_dead_worker(store
     assert {job.crashes for job in engine.queries.find(EVERYTHING, 10).jobs} == {1}
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_worker_is_struck_off_the_list_and_the_living_stay(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job("job")], now=NOW)
@@ -288,6 +299,7 @@ def test_a_dead_worker_is_struck_off_the_list_and_the_living_stay(store: StoreUn
     liveness.close()
 
 
+@pytest.mark.needs("processes")
 def test_the_death_of_one_worker_does_not_touch_the_jobs_of_another(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(4)], now=NOW)
@@ -311,6 +323,7 @@ def test_a_live_worker_keeps_its_unexpired_jobs_and_loses_the_expired(engine: En
     liveness.close()
 
 
+@pytest.mark.needs("processes")
 @pytest.mark.parametrize("with_dead", [False, True])
 def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest, with_dead: bool) -> None:
     engine = store.open()
@@ -323,7 +336,7 @@ def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest,
     assert len(engine.reap(1, now=NOW, alive=True)) == 1
     assert len(engine.reap(10, now=NOW, alive=True)) == 1
     assert states(engine) == {"again": State.PENDING, "last": State.FAILED, "waits": State.SCHEDULED}
-    assert {entry.at for name in ("again", "last") for entry in engine.queries.history(name)} == {NOW}
+    assert {entry.at for name in ("again", "last") for entry in engine.queries.details(name).history} == {NOW}
     assert len(engine.exchange([succeed(each) for each in claims], None, now=NOW).refused) == 2
 
 
@@ -337,6 +350,7 @@ def test_a_worker_that_left_in_order_is_not_taken_for_dead(engine: Engine) -> No
     assert [job.id for job in engine.reap(10, now=RAN_OUT)] == ["job"]
 
 
+@pytest.mark.needs("processes")
 def test_a_slot_that_was_cleared_no_longer_counts_as_begun(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(3)], now=NOW)
@@ -347,6 +361,7 @@ def test_a_slot_that_was_cleared_no_longer_counts_as_begun(store: StoreUnderTest
     assert [row(engine, f"j{number}").attempt for number in range(3)] == [0, 1, 0]
 
 
+@pytest.mark.needs("processes")
 def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_may_not_has_failed(
     store: StoreUnderTest,
 ) -> None:
@@ -362,9 +377,12 @@ def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_m
         (State.FAILED, 1, 1),
         (State.FAILED, 1, 1),
     ]
-    assert [entry.detail for entry in engine.queries.history("again")] == ["its worker died before its end was stored"]
+    assert [entry.detail for entry in engine.queries.details("again").history] == [
+        "its worker died before its end was stored"
+    ]
 
 
+@pytest.mark.needs("processes")
 def test_a_dead_worker_without_jobs_is_buried_quietly(store: StoreUnderTest) -> None:
     engine = store.open()
     worker = store.send("hold", "victim", 5, 0)

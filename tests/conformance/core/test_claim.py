@@ -143,7 +143,7 @@ def test_a_job_that_expired_before_it_started_is_cancelled_instead_of_run(engine
     assert claim(engine, now=NOW + SECOND) == []
     lapsed = row(engine)
     assert (lapsed.state, lapsed.reason, lapsed.finished_at) == (State.CANCELLED, "expired", NOW + SECOND)
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.EXPIRE]
+    assert [entry.event for entry in engine.queries.details("job").history] == [Trigger.EXPIRE]
 
 
 def test_a_retry_that_expired_is_not_run_again(engine: Engine) -> None:
@@ -177,7 +177,7 @@ def test_not_one_expired_job_slips_through_when_very_many_expire_at_once(engine:
         if answer.next_at is None:
             break
     assert taken == ["good"]
-    assert engine.queries.count(Filter(states=(State.CANCELLED,))) == 12_000
+    assert engine.queries.count(Filter(states=(State.CANCELLED,))).jobs == 12_000
 
 
 # -- what a claim does to the job
@@ -228,7 +228,7 @@ def test_refs_are_unique_among_live_claims(engine: Engine) -> None:
 def test_a_claim_takes_no_more_than_its_limit(engine: Engine, limit: int) -> None:
     engine.insert([new_job(f"{queue}{number}", queue=queue) for queue in "ab" for number in range(3)], now=NOW)
     assert len(claim(engine, limit)) == limit
-    assert engine.queries.count(Filter(states=(State.RUNNING,))) == limit
+    assert engine.queries.count(Filter(states=(State.RUNNING,))).jobs == limit
 
 
 def test_a_limit_of_nothing_claims_nothing(engine: Engine) -> None:
@@ -318,6 +318,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> Non
     assert ids(claim(engine)) == ["a0"]
 
 
+@pytest.mark.needs("processes")
 def test_a_pause_reaches_the_claims_of_another_process(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job("job")], now=NOW)
@@ -337,7 +338,7 @@ def test_a_queue_paused_before_its_first_job_is_paused(engine: Engine) -> None:
     engine.queries.pause_queue("default", True)
     engine.insert([new_job("job")], now=NOW)
     assert claim(engine) == []
-    assert engine.queries.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING).jobs == 1
 
 
 def test_a_queue_whose_share_is_nothing_now_is_served_when_the_others_have_no_jobs(engine: Engine) -> None:

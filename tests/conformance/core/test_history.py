@@ -36,7 +36,7 @@ def test_a_long_life_is_told_oldest_first_with_rising_versions(engine: Engine) -
     settle(engine, succeed(late), now=NOW + LEASE)
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + LEASE)
     settle(engine, fail(claim_one(engine, now=NOW + LEASE)))
-    history = engine.queries.history("job")
+    history = engine.queries.details("job").history
     assert [entry.event for entry in history] == [
         Trigger.UPDATE,
         Trigger.RELEASE,
@@ -56,7 +56,7 @@ def test_a_long_life_is_told_oldest_first_with_rising_versions(engine: Engine) -
 def test_what_the_row_loses_when_it_is_overwritten_was_filed(engine: Engine) -> None:
     settle(engine, succeed(submit_and_claim(engine, worker="w5"), at=NOW + SECOND))
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * SECOND)
-    (entry,) = engine.queries.history("job")
+    (entry,) = engine.queries.details("job").history
     assert (entry.event, entry.source, entry.target) == (Trigger.REVIVE, State.COMPLETED, State.PENDING)
     assert (entry.attempt, entry.worker, entry.started_at, entry.finished_at) == (1, "w5", NOW, NOW + SECOND)
 
@@ -64,15 +64,15 @@ def test_what_the_row_loses_when_it_is_overwritten_was_filed(engine: Engine) -> 
 def test_histories_of_different_jobs_do_not_mix(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine, "a"), NOW + SECOND))
     settle(engine, release(submit_and_claim(engine, "b")))
-    assert [entry.event for entry in engine.queries.history("a")] == [Trigger.RETRY]
-    assert [entry.event for entry in engine.queries.history("b")] == [Trigger.RELEASE]
+    assert [entry.event for entry in engine.queries.details("a").history] == [Trigger.RETRY]
+    assert [entry.event for entry in engine.queries.details("b").history] == [Trigger.RELEASE]
 
 
 def test_a_move_of_many_files_one_entry_for_each(engine: Engine) -> None:
     engine.insert([new_job(f"j{number}") for number in range(20)], now=NOW)
     engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 15, now=NOW)
-    assert [len(engine.queries.history(f"j{number}")) for number in range(20)] == [1] * 15 + [0] * 5
+    assert [len(engine.queries.details(f"j{number}").history) for number in range(20)] == [1] * 15 + [0] * 5
 
 
 def test_a_job_nobody_knows_has_no_history(engine: Engine) -> None:
-    assert engine.queries.history("ghost") == []
+    assert engine.queries.details("ghost").history == []

@@ -32,17 +32,17 @@ def queue_counts(engine: Engine) -> dict[tuple[str, State], tuple[int, int | Non
 
 
 def test_an_empty_store_counts_nothing(engine: Engine) -> None:
-    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING).jobs == 0
     assert engine.queries.queue_counts() == []
 
 
 def test_a_count_is_not_cut_off_at_a_page(engine: Engine) -> None:
     engine.insert([new_job(f"j{number}", queue="ab"[number % 2]) for number in range(2501)], now=NOW)
-    assert engine.queries.count(EVERYTHING) == 2501
-    assert engine.queries.count(Filter(queue="b")) == 1250
+    assert engine.queries.count(EVERYTHING).jobs == 2501
+    assert engine.queries.count(Filter(queue="b")).jobs == 1250
     claim(engine, 100)
-    assert engine.queries.count(Filter(states=(State.RUNNING,))) == 100
-    assert engine.queries.count(Filter(states=(State.RUNNING, State.PENDING))) == 2501
+    assert engine.queries.count(Filter(states=(State.RUNNING,))).jobs == 100
+    assert engine.queries.count(Filter(states=(State.RUNNING, State.PENDING))).jobs == 2501
 
 
 @pytest.mark.parametrize("state", State)
@@ -72,7 +72,7 @@ def test_depths_of_all_states_add_up_to_the_count(engine: Engine) -> None:
         bring(engine, state, state.value, priority=number)
     found = queue_counts(engine)
     assert {state for _, state in found} == set(State)
-    assert sum(jobs for jobs, _ in found.values()) == engine.queries.count(EVERYTHING) == len(State)
+    assert sum(jobs for jobs, _ in found.values()) == engine.queries.count(EVERYTHING).jobs == len(State)
 
 
 def test_the_oldest_pending_job_is_the_longest_due(engine: Engine) -> None:

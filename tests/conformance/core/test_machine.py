@@ -19,11 +19,12 @@ from hypothesis.stateful import (
 
 from headrace.core.jobs.records import Claim, Filter, JobRow, JobUpdate, Outcome
 from headrace.core.jobs.states import State, Trigger
-from tests.conformance.jobs.model import Model, ModelJob
+from tests.conformance.core.model import Model, ModelJob
 from tests.support.builders import (
     NOW,
     fail,
     give_up,
+    kinds,
     lease_of,
     new_job,
     only,
@@ -97,13 +98,13 @@ class StoreMachine(RuleBasedStateMachine):
             for number in range(count)
         ]
         self.submitted += count
-        assert self.engines[0].insert(jobs, now=self.now) == [self.model.insert(job) for job in jobs]
+        assert kinds(self.engines[0].insert(jobs, now=self.now)) == [self.model.insert(job) for job in jobs]
 
     @precondition(lambda self: self.model.jobs)
     @rule(pick=PICKS)
     def submit_again(self, pick: int) -> None:
         known = new_job(self._any_job(pick).id, queue="b", priority=1)
-        assert self.engines[1].insert([known], now=self.now) == [False]
+        assert kinds(self.engines[1].insert([known], now=self.now)) == ["taken"]
 
     @precondition(lambda self: len(self.model.jobs) < self.submitted)
     @rule(pick=PICKS, queue=st.sampled_from(QUEUES))
@@ -118,7 +119,7 @@ class StoreMachine(RuleBasedStateMachine):
             created_at=self.now,
             version=self.reused * 1_000_000,
         )
-        assert self.engines[1].insert([job], now=self.now) == [self.model.insert(job)] == [True]
+        assert kinds(self.engines[1].insert([job], now=self.now)) == [self.model.insert(job)] == ["new"]
 
     # -- workers
 

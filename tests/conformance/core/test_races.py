@@ -20,6 +20,7 @@ from tests.support.builders import (
     fail,
     give_up,
     ids,
+    kinds,
     lease_of,
     new_job,
     release,
@@ -134,7 +135,8 @@ def test_of_two_that_end_an_attempt_exactly_one_does(
     assert not acts[second]()
     assert row(other) == ended
     assert ended.version == claimed.version + 1
-    assert len(store.dead_letters()) == (ended.state is State.FAILED)
+    if store.has("dead_letters"):
+        assert len(store.dead_letters()) == (ended.state is State.FAILED)
 
 
 def test_two_reapers_spend_one_attempt(engine: Engine, other: Engine) -> None:
@@ -231,6 +233,7 @@ def test_threads_that_claim_at_once_take_each_job_exactly_once(store: StoreUnder
     assert {(job.attempt, job.version) for job in first.queries.find(EVERYTHING, 5000).jobs} == {(1, 2)}
 
 
+@pytest.mark.needs("processes")
 def test_processes_that_claim_at_once_take_each_job_exactly_once(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(2000)], now=NOW)
@@ -249,7 +252,7 @@ def test_threads_that_insert_the_same_ids_at_once_agree_on_who_was_first(engine:
         def insert_all() -> None:
             for start in range(0, 300, 10):
                 batch = [new_job(f"j{number}", payload=f"[{which}]") for number in range(start, start + 10)]
-                answers[which] += target.insert(batch, now=NOW)
+                answers[which] += [kind == "new" for kind in kinds(target.insert(batch, now=NOW))]
 
         return insert_all
 
@@ -302,8 +305,8 @@ def test_readers_never_see_half_a_commit(engine: Engine, other: Engine) -> None:
 
     def count() -> None:
         while not done.is_set():
-            seen.add(other.queries.count(EVERYTHING) % 25)
+            seen.add(other.queries.count(EVERYTHING).jobs % 25)
 
     run_together([write, count])
     assert seen <= {0}
-    assert other.queries.count(EVERYTHING) == 60 * 25
+    assert other.queries.count(EVERYTHING).jobs == 60 * 25

@@ -67,6 +67,7 @@ def test_the_most_urgent_one_goes_first_for_who_knows_it(engine: Engine) -> None
     assert ids(knowing(engine)) == ["high", "middle", "low"]
 
 
+@pytest.mark.needs("queue_rules")
 def test_keys_and_needs_hold_as_before(engine: Engine) -> None:
     engine.insert(
         [keyed("k1", "k", task="new"), keyed("k2", "k", task="new"), needing("n", "gpu", task="new")], now=NOW
@@ -78,8 +79,9 @@ def test_keys_and_needs_hold_as_before(engine: Engine) -> None:
     assert sorted(ids(knowing(engine, capabilities=("gpu",)))) == ["k2", "n"]
 
 
+@pytest.mark.needs("queue_rules")
 def test_the_rules_of_a_task_hold_beside(engine: Engine) -> None:
-    engine.queries.set_task_rules("new", TaskRules(concurrency=1))
+    engine.rule_store.set_rules("new", TaskRules(concurrency=1))
     engine.insert(numbered(3, task="new"), now=NOW)
     assert ignorant(engine, "new") == []
     assert len(knowing(engine)) == 1
@@ -115,9 +117,14 @@ def never_started(engine: Engine, job_id: str) -> bool:
     """Whether nothing tells that it was ever claimed."""
     job = row(engine, job_id)
     claimed = (job.version, job.attempt, job.worker, job.started_at, job.lease_until)
-    return job.state is State.PENDING and claimed == (1, 0, None, None, None) and not engine.queries.history(job_id)
+    return (
+        job.state is State.PENDING
+        and claimed == (1, 0, None, None, None)
+        and not engine.queries.details(job_id).history
+    )
 
 
+@pytest.mark.needs("events")
 def test_the_first_job_of_an_unknown_task_is_not_claimed_either(engine: Engine) -> None:
     engine.insert([new_job("new", task="new")], now=NOW)
     before = read_events(engine)
@@ -169,8 +176,9 @@ def test_other_queues_give_their_jobs_beside_one_with_unknown_tasks(engine: Engi
     assert never_started(engine, "a2")
 
 
+@pytest.mark.needs("queue_rules")
 def test_in_lanes_and_under_rules_the_first_one_is_not_claimed_either(engine: Engine) -> None:
-    engine.queries.set_task_rules("old", TaskRules(concurrency=5))
+    engine.rule_store.set_rules("old", TaskRules(concurrency=5))
     engine.insert([keyed("k", "k", task="new"), new_job("n", task="new"), keyed("o", "o", task="old")], now=NOW)
     assert ids(engine.exchange([], ClaimRequest("w1", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["o"]
     assert never_started(engine, "k")
@@ -199,12 +207,13 @@ def test_known_jobs_keep_their_order_where_no_unknown_one_waits(engine: Engine) 
 # -- a task of which only an import can tell
 
 
+@pytest.mark.needs("queue_rules")
 @pytest.mark.parametrize("rules", [None, TaskRules(concurrency=9)])
 def test_while_a_task_is_undecided_its_queue_gives_nothing_and_nothing_changes(
     engine: Engine, rules: TaskRules | None
 ) -> None:
     if rules is not None:
-        engine.queries.set_task_rules("old", rules)
+        engine.rule_store.set_rules("old", rules)
     decided: dict[str, bool] = {"old": True}
     known = KnownTasks(decided.get)
     engine.insert([new_job("a", task="jobs.run"), new_job("b", task="old")], now=NOW)

@@ -34,7 +34,7 @@ Act = Callable[[], object]
 
 
 def limited(engine: Engine) -> None:
-    engine.queries.set_queue_rules("default", QueueRules(concurrency=1))
+    engine.rule_store.set_rules("default", QueueRules(concurrency=1))
 
 
 def settled(end: Callable[[Lease], object]) -> Callable[[Engine], Act]:
@@ -85,7 +85,6 @@ ACTS: dict[str, Callable[[Engine], Act]] = {
     "a retry at a time": settled(lambda lease: retry(lease, LATER)),
     "a snooze": settled(lambda lease: snooze(lease, LATER)),
     "a release": settled(release),
-    "an end where a rule counts": ended_under_a_limit,
     "a retry by hand": moved(State.FAILED, Trigger.REVIVE),
     "a promotion by hand": moved(State.SCHEDULED, Trigger.PROMOTE_NOW),
     "another time": after(
@@ -97,19 +96,32 @@ ACTS: dict[str, Callable[[Engine], Act]] = {
         lambda engine: engine.queries.update("job", JobUpdate(queue="open"), now=NOW),
     ),
     "a queue that goes on": after(paused, lambda engine: engine.queries.pause_queue("default", False)),
-    "a queue without its limit": after(limited, lambda engine: engine.queries.set_queue_rules("default", QueueRules())),
-    "a task without its pause": after(
-        lambda engine: engine.queries.set_task_rules("task", TaskRules(paused=True)),
-        lambda engine: engine.queries.set_task_rules("task", TaskRules()),
-    ),
     "a lease that ran out": after(submit_and_claim, lambda engine: engine.reap(10, now=NOW + LEASE + HOUR)),
+}
+ACTS_UNDER_RULES: dict[str, Callable[[Engine], Act]] = {
+    "an end where a rule counts": ended_under_a_limit,
+    "a queue without its limit": after(limited, lambda engine: engine.rule_store.set_rules("default", QueueRules())),
+    "a task without its pause": after(
+        lambda engine: engine.rule_store.set_rules("task", TaskRules(paused=True)),
+        lambda engine: engine.rule_store.set_rules("task", TaskRules()),
+    ),
 }
 
 
 @pytest.mark.parametrize("act", ACTS)
 def test_it_rings(store: StoreUnderTest, act: str) -> None:
+    rings_by(store, ACTS[act])
+
+
+@pytest.mark.needs("queue_rules")
+@pytest.mark.parametrize("act", ACTS_UNDER_RULES)
+def test_it_rings_when_rules_let_a_job_start(store: StoreUnderTest, act: str) -> None:
+    rings_by(store, ACTS_UNDER_RULES[act])
+
+
+def rings_by(store: StoreUnderTest, prepare: Callable[[Engine], Act]) -> None:
     actor, idle = store.open(), store.open()
-    do = ACTS[act](actor)
+    do = prepare(actor)
     work, marker = idle.listen("work"), idle.listen("orders")
     actor.ring("orders")
     assert marker.wait(PATIENCE), "whatever rang before has been heard"
@@ -121,13 +133,14 @@ def test_it_rings(store: StoreUnderTest, act: str) -> None:
     marker.close()
 
 
+@pytest.mark.needs("flows")
 def test_the_end_of_a_parent_rings_for_its_child(store: StoreUnderTest) -> None:
     from headrace.core.jobs.dependencies import Dependency
 
     actor, idle = store.open(), store.open()
     parent = submit_and_claim(actor, "parent")
-    actor.insert_graph(
-        [new_job("child", state=State.WAITING, has_dependencies=1)], [Dependency("parent", "child")], now=NOW
+    actor.insert(
+        [new_job("child", state=State.WAITING, has_dependencies=1)], edges=[Dependency("parent", "child")], now=NOW
     )
     work, marker = idle.listen("work"), idle.listen("orders")
     actor.ring("orders")

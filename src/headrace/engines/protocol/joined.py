@@ -1,0 +1,39 @@
+"""Inserts that are part of a caller's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
+
+
+class JoinedTransaction(Protocol):
+    """A transaction of the caller: its inserts exist if, and only if, the caller commits."""
+
+    def insert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        """Insert like `JobEngine.insert`, always all or nothing; workers are woken after the commit.
+
+        Until the commit, other inserts of these unique keys wait.
+        """
+        ...
+
+    async def ainsert(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        unique: Sequence[UniqueRule | None] = (),
+        edges: Sequence[Dependency] = (),
+        flow: FlowRow | None = None,
+    ) -> list[InsertResult]:
+        """The same on an asynchronous connection."""
+        ...

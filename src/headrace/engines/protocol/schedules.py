@@ -1,0 +1,56 @@
+"""The schedules of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
+
+
+class ScheduleStore(Protocol):
+    """The schedules of a store. Any process may fire them at any time; a version decides which one succeeds."""
+
+    def all(self) -> list[ScheduleRow]:
+        """Every schedule, by id."""
+        ...
+
+    def count(self) -> int:
+        """How many schedules exist."""
+        ...
+
+    def get(self, schedule_id: str) -> ScheduleRow | None:
+        """The schedule, None if it does not exist."""
+        ...
+
+    def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
+        """Store the schedule; False if it is at another version than the row's or, when `new`, exists already.
+
+        A new schedule keeps the row's version; otherwise the version increases by one.
+        """
+        ...
+
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
+        """Delete the schedule and its occurrences; False if it does not exist, or not at this version."""
+        ...
+
+    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+        """Schedules whose `due_at` has come, the earliest first; none while a store status is set."""
+        ...
+
+    def next_due(self) -> int | None:
+        """The time when the next one is due, None if none is."""
+        ...
+
+    def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
+        """Store schedules with their jobs and occurrences, and wake workers; for each, whether it was applied.
+
+        A schedule at another version than its row's is skipped, with its jobs and occurrences. A job whose id is taken
+        is not stored again, and a full queue raises QueueFull. Everything applied is one commit. Each schedule keeps
+        its newest 1000 occurrences.
+        """
+        ...
+
+    def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
+        """The results of its last times, the newest first."""
+        ...
