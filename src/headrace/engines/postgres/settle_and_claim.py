@@ -336,8 +336,8 @@ def _claimed(
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in unknown]
         known_tasks = None if want.known is None else want.known.known_names
-        rows = db.execute(sql, {**values, "shares": as_json(shares), "known_tasks": known_tasks}).fetchall()
-        settings, due, next_expiry, unknown_text = rows[0][:_ID]
+        params = {**values, "shares": as_json(shares), "known_tasks": known_tasks}
+        (settings, due, next_expiry, unknown_text, *_), *rows = db.cursor(binary=True).execute(sql, params).fetchall()
         if unknown_text is None or want.known is None:
             break
         unknown |= {queue for queue, task in _unknown.decode(unknown_text) if task not in want.known}
@@ -347,8 +347,6 @@ def _claimed(
     if not is_open:  # a store status is set: dependents may not have arrived yet, so nothing expires or is promoted
         due = next_expiry = None
     preamble = (due, next_expiry, queues, snapshot, idle, frozenset(unknown))
-    if rows[0][_ID] is None:
-        return ClaimResult([], *preamble)
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:
