@@ -111,7 +111,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "delete", "event", "expire", "fail", "hurry", "lease lost", "lease_expired", "promote", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "claim", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
 
 
 class JobList(TypedDict):

@@ -130,7 +130,7 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
         eventually((tmp_path / "began-2").exists, what="the second attempt")
         stopped.send_signal(signal.SIGCONT)
         eventually(
-            lambda: any(entry.event == "lease lost" for entry in job.history()), what="'lease lost' in the history"
+            lambda: any(entry.event == "lease_lost" for entry in job.history()), what="'lease_lost' in the history"
         )
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()

@@ -201,7 +201,7 @@ def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_b
         fleet.start(lease=900, heartbeat=0.5)
         eventually((tmp_path / "began-2").exists, what="the second attempt")
         proxy.resume()
-        eventually(told(job, "lease lost"), what="'lease lost' in the history")
+        eventually(told(job, "lease_lost"), what="'lease_lost' in the history")
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()
         assert job.result(PATIENCE) == "attempt 2"

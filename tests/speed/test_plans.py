@@ -232,7 +232,7 @@ def test_jobs_already_found_are_looked_up_by_their_number(store: SqliteEngine) -
             "record_moves",
             "move_cancel",
             "move_revive",
-            "move_hurry",
+            "move_promote_now",
             "move_delete",
             "update_job",
             "ids_of",

@@ -42,7 +42,9 @@ HOT: dict[str, set[str]] = {
     ),
     **dict.fromkeys(["get", "parent_results", "unfinished", "import_tags", "import_history", "import_logs"], BY_ID),
     **dict.fromkeys(["record_lost", "expire_lease", "release", "reaped", "record_moves"], BY_NUMBER),
-    **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "update_job", "export_jobs"], BY_NUMBER),
+    **dict.fromkeys(
+        ["move_cancel", "move_revive", "move_promote_now", "ids_of", "update_job", "export_jobs"], BY_NUMBER
+    ),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_unknown_claims", "workers"], BY_LEASE),
     **dict.fromkeys(["record_reviews", "record_marked", "move_stale", "tasks_of", "append_move_events"], BY_NUMBER),
     **dict.fromkeys(["lock_children", "unblocked", "hold_children", "unhold_children"], BY_NUMBER),

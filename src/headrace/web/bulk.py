@@ -13,7 +13,7 @@ BULK_ACTIONS: tuple[BulkAction, ...] = get_args(BulkAction)
 _TRIGGERS: dict[BulkAction, Trigger] = {
     "cancel": Trigger.CANCEL,
     "retry": Trigger.REVIVE,
-    "promote": Trigger.HURRY,
+    "promote": Trigger.PROMOTE_NOW,
     "delete": Trigger.DELETE,
 }
 

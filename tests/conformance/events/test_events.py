@@ -121,7 +121,7 @@ def test_whatever_becomes_of_a_run_is_told(engine: Engine, outcome: Any, types: 
 
 def test_what_is_done_by_hand_is_told(engine: Engine) -> None:
     engine.insert([new_job("job", state=State.SCHEDULED, run_at=LATER)], now=NOW)
-    for event in (Trigger.HURRY, Trigger.CANCEL, Trigger.REVIVE, Trigger.DELETE):
+    for event in (Trigger.PROMOTE_NOW, Trigger.CANCEL, Trigger.REVIVE, Trigger.DELETE):
         engine.queries.move(Filter(ids=("job",)), event, 1, now=NOW)
     assert story(engine) == ["job.scheduled", "job.promoted", "job.cancelled", "job.enqueued", "job.removed"]
 

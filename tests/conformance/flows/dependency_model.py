@@ -87,7 +87,7 @@ class Family:
         member.state = State.WAITING if member.is_blocked else State.PENDING
         self._wait_again(name)
 
-    def hurry(self, name: str) -> None:
+    def promote_now(self, name: str) -> None:
         member = self.members[name]
         for tie in member.ties.values() if member.state is State.WAITING else ():
             tie.met = True

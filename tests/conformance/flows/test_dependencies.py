@@ -245,13 +245,13 @@ def test_what_ends_by_the_end_of_another_ends_others(engine: Engine) -> None:
 
 def test_children_that_are_not_waiting_are_left_alone(engine: Engine) -> None:
     submit_and_claim(engine, "running")
-    edges = [Dependency("a", "running"), Dependency("a", "cancelled"), Dependency("a", "hurried")]
-    engine.insert_graph([new_job("a", priority=9), child("cancelled"), child("hurried")], edges, now=NOW)
+    edges = [Dependency("a", "running"), Dependency("a", "cancelled"), Dependency("a", "promoted")]
+    engine.insert_graph([new_job("a", priority=9), child("cancelled"), child("promoted")], edges, now=NOW)
     engine.queries.move(the("cancelled"), Trigger.CANCEL, 1, now=NOW)
-    engine.queries.move(the("hurried"), Trigger.HURRY, 1, now=NOW)
-    before = [row(engine, name) for name in ("running", "cancelled", "hurried")]
+    engine.queries.move(the("promoted"), Trigger.PROMOTE_NOW, 1, now=NOW)
+    before = [row(engine, name) for name in ("running", "cancelled", "promoted")]
     settle(engine, succeed(claim_one(engine)))
-    assert [row(engine, name) for name in ("running", "cancelled", "hurried")] == before
+    assert [row(engine, name) for name in ("running", "cancelled", "promoted")] == before
     assert not any(edge.blocks for edge in engine.queries.edges(["a"]))
 
 

@@ -177,12 +177,12 @@ def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engi
     assert row(engine, "main").state is State.PENDING
 
 
-# -- hurry
+# -- promote now
 
 
-def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
+def test_a_promoted_job_runs_without_those_it_waits_for(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c")
-    assert engine.queries.move(the("b"), Trigger.HURRY, 1, now=NOW) == ["b"]
+    assert engine.queries.move(the("b"), Trigger.PROMOTE_NOW, 1, now=NOW) == ["b"]
     assert [(edge.parent, edge.child) for edge in engine.queries.edges(["b"])] == [("a", "b"), ("b", "c")]
     by_name = {claimed.id: claimed for claimed in claim(engine)}
     assert sorted(by_name) == ["a", "b"]
@@ -192,25 +192,25 @@ def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
     assert states(engine) == {"a": State.FAILED, "b": State.COMPLETED, "c": State.PENDING}
 
 
-def test_a_held_job_can_be_hurried_and_ends(engine: Engine) -> None:
+def test_a_held_job_can_be_promoted_and_ends(engine: Engine) -> None:
     engine.insert_graph(
         [new_job("a"), child("b"), child("c")], [Dependency("a", "b", "hold"), Dependency("b", "c")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
-    engine.queries.move(the("b"), Trigger.HURRY, 1, now=NOW)
+    engine.queries.move(the("b"), Trigger.PROMOTE_NOW, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "b").state, row(engine, "c").state) == (State.COMPLETED, State.PENDING)
 
 
-def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
+def test_a_job_whose_run_is_over_can_not_be_promoted(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
     engine.insert_graph(
         [new_job("part"), child("other")], [Dependency("part", "main"), Dependency("part", "other")], now=NOW
     )
     settle(engine, succeed(main))
     before = row(engine, "main")
-    assert engine.queries.move(the("main"), Trigger.HURRY, 1, now=NOW) == []
-    assert engine.queries.move(EVERYTHING, Trigger.HURRY, 1, now=NOW) == ["other"]
+    assert engine.queries.move(the("main"), Trigger.PROMOTE_NOW, 1, now=NOW) == []
+    assert engine.queries.move(EVERYTHING, Trigger.PROMOTE_NOW, 1, now=NOW) == ["other"]
     assert row(engine, "main") == before
 
 
@@ -382,7 +382,7 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
     assert all(place[parent] < place[name] for parent, name in edges if parent in place and name in place)
     while waiting := engine.queries.find(Filter(states=(State.WAITING,)), 99).jobs:  # a person lets go on what is held
         held_ones = [job.id for job in waiting if job.reason == HELD]
-        assert engine.queries.move(the(*held_ones), Trigger.HURRY, 99, now=NOW), "these wait for ever"
+        assert engine.queries.move(the(*held_ones), Trigger.PROMOTE_NOW, 99, now=NOW), "these wait for ever"
         while claims := claim(engine):
             settle(engine, *map(succeed, claims))
     assert set(states(engine).values()) <= FINAL

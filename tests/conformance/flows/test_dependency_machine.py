@@ -156,7 +156,7 @@ class FamilyMachine(RuleBasedStateMachine):
 
     # -- operators
 
-    @rule(pick=PICK, event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]))
+    @rule(pick=PICK, event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE]))
     def move(self, pick: int, event: Trigger) -> None:
         names = list(self.family.members)
         if not names:
@@ -170,8 +170,8 @@ class FamilyMachine(RuleBasedStateMachine):
             self.family.ends(member.id, State.CANCELLED)
         elif event is Trigger.REVIVE:
             self.family.revive(member.id)
-        elif event is Trigger.HURRY:
-            self.family.hurry(member.id)
+        elif event is Trigger.PROMOTE_NOW:
+            self.family.promote_now(member.id)
         else:
             self.family.delete(member.id)
         self.family.settle_down()
@@ -228,7 +228,7 @@ def _may(member: Member, event: Trigger) -> bool:
         return member.state not in FINAL
     if event is Trigger.REVIVE:
         return member.state in FINAL
-    if event is Trigger.HURRY:
+    if event is Trigger.PROMOTE_NOW:
         waits = member.state is State.WAITING and not member.over
         return waits or member.state in (State.SCHEDULED, State.RETRYING)
     return member.state is not State.RUNNING

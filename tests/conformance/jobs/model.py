@@ -157,7 +157,7 @@ class Model:
             del self.jobs[job.id]
             return
         job.go(State.CANCELLED if event is Trigger.CANCEL else State.PENDING)
-        if event in {Trigger.REVIVE, Trigger.HURRY}:
+        if event in {Trigger.REVIVE, Trigger.PROMOTE_NOW}:
             job.set_time(now)
         if event is Trigger.REVIVE:
             job.attempt = job.crashes = 0

@@ -72,7 +72,7 @@ ACTS: dict[Trigger, list[Act]] = {
     Trigger.CANCEL: [outcome(give_up), move(Trigger.CANCEL)],
     Trigger.EXPIRE: [at(EXPIRES)],
     Trigger.REVIVE: [move(Trigger.REVIVE)],
-    Trigger.HURRY: [move(Trigger.HURRY)],
+    Trigger.PROMOTE_NOW: [move(Trigger.PROMOTE_NOW)],
     Trigger.UPDATE: [
         lambda engine, _: engine.queries.update("job", JobUpdate(priority=5), now=NOW),
         lambda engine, _: engine.queries.update("job", JobUpdate(run_at=LATER + 1), now=NOW),

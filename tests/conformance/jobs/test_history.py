@@ -44,11 +44,11 @@ def test_a_long_life_is_told_oldest_first_with_rising_versions(engine: Engine) -
         Trigger.SNOOZE,
         Trigger.LEASE_EXPIRED,
         Trigger.CANCEL,
-        "lease lost",
+        "lease_lost",
         Trigger.REVIVE,
         Trigger.FAIL,
     ]
-    moved = [entry.version for entry in history if entry.event != "lease lost"]
+    moved = [entry.version for entry in history if entry.event != "lease_lost"]
     assert moved == sorted(set(moved))
     assert moved[-1] == row(engine).version
 

@@ -180,14 +180,14 @@ class StoreMachine(RuleBasedStateMachine):
     # -- operators
 
     @precondition(lambda self: self.model.jobs)
-    @rule(event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]), pick=PICKS)
+    @rule(event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE]), pick=PICKS)
     def move_one(self, event: Trigger, pick: int) -> None:
         chosen = self._any_job(pick).id
         moved = self.engines[0].queries.move(Filter(ids=(chosen,)), event, 5, "ann", now=self.now)
         assert moved == self.model.move(lambda job: job.id == chosen, event, 5, self.now)
 
     @rule(
-        event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]),
+        event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE]),
         queue=st.sampled_from(QUEUES),
         limit=st.integers(1, 3),
     )

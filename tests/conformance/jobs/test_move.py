@@ -32,7 +32,7 @@ from tests.support.builders import (
 )
 from tests.support.engines import StoreUnderTest
 
-MOVES = (Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE)
+MOVES = (Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE)
 LEGAL = [(event, state) for event in MOVES for state in State if state in sources(event)]
 ILLEGAL = [(event, state) for event in MOVES for state in State if state not in sources(event)]
 
@@ -107,10 +107,11 @@ def test_an_injected_filter_moves_nothing(engine: Engine) -> None:
     assert engine.queries.count(EVERYTHING) == 1
 
 
-@pytest.mark.parametrize("event", [Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY])
+@pytest.mark.parametrize("event", [Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW])
 def test_who_moved_a_job_is_on_record(engine: Engine, event: Trigger) -> None:
     bring(
-        engine, State.RETRYING if event is Trigger.HURRY else State.FAILED if event is Trigger.REVIVE else State.PENDING
+        engine,
+        State.RETRYING if event is Trigger.PROMOTE_NOW else State.FAILED if event is Trigger.REVIVE else State.PENDING,
     )
     engine.queries.move(EVERYTHING, event, 1, by="ann@example.org", now=NOW + SECOND)
     entry = engine.queries.history("job")[-1]
@@ -196,16 +197,16 @@ def test_a_revived_lifo_job_is_the_newest(engine: Engine) -> None:
     assert ids(claim(engine, now=NOW + SECOND)) == ["job", "later"]
 
 
-# -- hurry and delete
+# -- promote now and delete
 
 
 @pytest.mark.parametrize("state", [State.SCHEDULED, State.RETRYING])
-def test_a_hurried_job_is_claimable_now(engine: Engine, state: State) -> None:
+def test_a_promoted_job_is_claimable_now(engine: Engine, state: State) -> None:
     bring(engine, state)
     attempt = row(engine).attempt
-    engine.queries.move(EVERYTHING, Trigger.HURRY, 1, now=NOW + SECOND)
-    hurried = row(engine)
-    assert (hurried.run_at, hurried.rank, hurried.attempt) == (NOW + SECOND, NOW + SECOND, attempt)
+    engine.queries.move(EVERYTHING, Trigger.PROMOTE_NOW, 1, now=NOW + SECOND)
+    promoted = row(engine)
+    assert (promoted.run_at, promoted.rank, promoted.attempt) == (NOW + SECOND, NOW + SECOND, attempt)
     assert ids(claim(engine, now=NOW + SECOND)) == ["job"]
 
 

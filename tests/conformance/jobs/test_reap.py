@@ -209,7 +209,7 @@ def test_a_late_settle_of_a_reaped_job_is_refused(engine: Engine) -> None:
     engine.reap(10, now=RAN_OUT)
     assert settle(engine, succeed(claimed), now=RAN_OUT) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LEASE_EXPIRED, "lease lost"]
+    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LEASE_EXPIRED, "lease_lost"]
 
 
 def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> None:

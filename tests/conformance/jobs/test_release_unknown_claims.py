@@ -148,7 +148,7 @@ def test_a_late_settle_of_a_disowned_claim_is_refused(engine: Engine, outcome: C
     engine.release_unknown_claims("w1", [], now=LATER)
     assert settle(engine, late, now=LATER) == [late]
     assert (row(engine).state, row(engine).attempt) == (State.PENDING, 0)
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.RELEASE, "lease lost"]
+    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.RELEASE, "lease_lost"]
 
 
 def test_a_renewal_tells_that_a_disowned_claim_is_lost(engine: Engine) -> None:

@@ -204,7 +204,7 @@ def test_a_wrong_version_changes_nothing_but_leaves_a_trace(engine: Engine, make
     assert settle(engine, late, now=NOW + 5) == [late]
     assert row(engine) == before
     (entry,) = engine.queries.history("job")
-    assert (entry.event, entry.at, entry.version) == ("lease lost", NOW + 5, late.version)
+    assert (entry.event, entry.at, entry.version) == ("lease_lost", NOW + 5, late.version)
     assert (entry.source, entry.target) == (State.RUNNING, State.RUNNING)
 
 
@@ -222,7 +222,7 @@ def test_a_late_failure_keeps_its_error_in_the_trace(engine: Engine) -> None:
     settle(engine, succeed(claimed))
     settle(engine, fail(claimed))
     (entry,) = engine.queries.history("job")
-    assert (entry.event, entry.error_type, entry.error_message) == ("lease lost", "KeyError", "no such thing")
+    assert (entry.event, entry.error_type, entry.error_message) == ("lease_lost", "KeyError", "no such thing")
 
 
 def test_a_late_failure_opens_no_dead_letter(store: StoreUnderTest) -> None:
@@ -279,7 +279,7 @@ def test_of_two_outcomes_for_one_claim_in_one_batch_only_the_first_is_applied(
     assert (stored.state, stored.version) == (first.state, claimed.version + 1)
     assert len(store.dead_letters()) == (one == "fail")
     trace = engine.queries.history("job")[-1]
-    assert (trace.event, trace.source) == ("lease lost", first.state)
+    assert (trace.event, trace.source) == ("lease_lost", first.state)
     assert str(stored.version) in (trace.detail or "")
 
 
@@ -296,7 +296,7 @@ def test_the_trace_of_a_late_settle_names_the_worker_that_was_late(engine: Engin
     claim_one(engine, worker="quick")
     engine.exchange([succeed(claimed)], want(1, worker="slow"), now=NOW)
     trace = engine.queries.history("job")[-1]
-    assert (trace.event, trace.worker) == ("lease lost", "slow")
+    assert (trace.event, trace.worker) == ("lease_lost", "slow")
 
 
 # -- one commit

@@ -165,7 +165,7 @@ def test_an_event_wakes_the_job_that_is_suspended_for_it(engine: Engine) -> None
     after, entry = row(engine), engine.queries.history("job")[-1]
     assert (after.state, after.run_at, after.reason) == (State.PENDING, NOW + SECOND, None)
     assert after.version == before.version + 1
-    assert (entry.event, entry.source, entry.target) == (Trigger.HURRY, "scheduled", "pending")
+    assert (entry.event, entry.source, entry.target) == (Trigger.PROMOTE_NOW, "scheduled", "pending")
     assert entry.detail == "event 'go' came"
     assert ids(claim(engine, now=NOW + SECOND)) == ["job"]
 

@@ -552,10 +552,10 @@ def test_a_job_whose_queue_is_changed_keeps_its_lane(engine: Engine) -> None:
     assert started(engine) == []
 
 
-def test_a_waiting_job_is_in_its_lane_when_it_is_hurried(engine: Engine) -> None:
+def test_a_waiting_job_is_in_its_lane_when_it_is_promoted(engine: Engine) -> None:
     engine.insert([keyed("holds", "k"), keyed("later", "k", run_at=NOW + HOUR)], now=NOW)
     assert started(engine) == ["holds"]
-    assert engine.queries.move(Filter(ids=("later",)), Trigger.HURRY, 1, now=NOW) == ["later"]
+    assert engine.queries.move(Filter(ids=("later",)), Trigger.PROMOTE_NOW, 1, now=NOW) == ["later"]
     assert started(engine) == []
     engine.queries.move(Filter(ids=("holds",)), Trigger.CANCEL, 1, now=NOW)
     assert started(engine) == ["later"]

@@ -63,7 +63,7 @@ def test_peek_follows_hand_made_changes(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b"), new_job("late", run_at=NOW + HOUR)], now=NOW)
     engine.queries.move(Filter(ids=("a",)), Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(Filter(ids=("a",)), Trigger.REVIVE, 1, now=NOW + SECOND)
-    engine.queries.move(Filter(ids=("late",)), Trigger.HURRY, 1, now=NOW + 2 * SECOND)
+    engine.queries.move(Filter(ids=("late",)), Trigger.PROMOTE_NOW, 1, now=NOW + 2 * SECOND)
     assert [job.id for job in engine.queries.peek("default", 10)] == ["b", "a", "late"]
 
 

@@ -120,7 +120,7 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
         claims = engine.exchange(outcomes, wanted, now=now).claims
         assert len({claimed.id for claimed in claims}) == len(claims)
         held += claims
-        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
+        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE])
         engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
         engine.queries.update(
             f"j{turn}-0", JobUpdate(queue=chance.choice("abc"), priority=chance.choice([None, 7])), now=now

@@ -142,7 +142,7 @@ def check_sets(engine: RedisEngine, inside: Inside) -> None:
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize(
-    "event", [None, Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE, "update", "time"]
+    "event", [None, Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE, "update", "time"]
 )
 def test_every_index_is_right_after_every_move(
     redis_engine: RedisEngine, inside: Inside, state: State, event: Trigger | str | None
@@ -187,7 +187,7 @@ def test_every_index_is_right_after_a_long_mixed_life(redis_engine: RedisEngine,
         chance.shuffle(held)
         outcomes = [any_outcome(chance, held.pop(), now) for _ in held[:3]]
         held += engine.exchange(outcomes, want(3, worker=f"w{turn % 3}"), now=now).claims
-        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
+        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE])
         engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
         engine.queries.update(f"j{turn}-0", JobUpdate(queue=chance.choice("abc")), now=now)
         engine.reap(2, now=now)

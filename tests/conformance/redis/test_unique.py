@@ -125,7 +125,7 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
             for claimed in [held.pop() for _ in held[:3]]
         ]
         held += engine.exchange(outcomes, want(3), now=now).claims
-        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
+        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE])
         engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, now=now)
         engine.reap(2, now=now)
         check_keys(engine, client)

@@ -184,7 +184,7 @@ def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     before = row(engine, "child")
     assert engine.retention_store.delete([lease(engine, "parent")]) == []
     assert row(engine, "child") == before
-    engine.queries.move(the("child"), Trigger.HURRY, 1, now=NOW)
+    engine.queries.move(the("child"), Trigger.PROMOTE_NOW, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     kept = row(engine, "child")
     assert engine.retention_store.delete([lease(engine, "parent")]) == ["parent"]

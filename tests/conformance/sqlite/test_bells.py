@@ -63,7 +63,7 @@ RINGS: dict[str, tuple[Act, set[str]]] = {
         lambda engine: engine.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW),
         {"done", "commands", "work"},
     ),
-    "hurry": (lambda engine: engine.queries.move(EVERYTHING, Trigger.HURRY, 9, now=NOW), {"work"}),
+    "promote_now": (lambda engine: engine.queries.move(EVERYTHING, Trigger.PROMOTE_NOW, 9, now=NOW), {"work"}),
     "delete": (lambda engine: engine.queries.move(EVERYTHING, Trigger.DELETE, 9, now=NOW), {"done"}),
     "update": (lambda engine: engine.queries.update("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),
     "pause": (lambda engine: engine.queries.pause_queue("default", False), {"work"}),

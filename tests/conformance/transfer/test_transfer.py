@@ -195,7 +195,7 @@ def test_nobody_requeues_while_a_notice_hangs(engine: Engine, store_status: Stor
 
 
 @every_notice
-@pytest.mark.parametrize("event", [Trigger.REVIVE, Trigger.CANCEL, Trigger.HURRY])
+@pytest.mark.parametrize("event", [Trigger.REVIVE, Trigger.CANCEL, Trigger.PROMOTE_NOW])
 @pytest.mark.parametrize("which", [Filter(ids=("moved", "later")), EVERYTHING, NOBODY], ids=["ids", "all", "none"])
 def test_nobody_moves_jobs_by_hand_while_a_notice_hangs(
     engine: Engine, store_status: StoreStatus, event: Trigger, which: Filter

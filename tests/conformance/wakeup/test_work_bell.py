@@ -87,7 +87,7 @@ ACTS: dict[str, Callable[[Engine], Act]] = {
     "a release": settled(release),
     "an end where a rule counts": ended_under_a_limit,
     "a retry by hand": moved(State.FAILED, Trigger.REVIVE),
-    "a promotion by hand": moved(State.SCHEDULED, Trigger.HURRY),
+    "a promotion by hand": moved(State.SCHEDULED, Trigger.PROMOTE_NOW),
     "another time": after(
         lambda engine: bring(engine, State.SCHEDULED),
         lambda engine: engine.queries.update("job", JobUpdate(run_at=NOW + 1), now=NOW),

@@ -42,7 +42,7 @@ def test_a_sleeping_job_leaves_its_worker_to_others(app: Headrace) -> None:
         )
         until = job.run_at
         job.promote()  # it has not slept enough, and lies down again until the same time
-        eventually(lambda: len(runs) == 3, "the run that was hurried")
+        eventually(lambda: len(runs) == 3, "the run that was promoted")
         suspended(job)
     assert runs == ["sleeper", "other", "sleeper"]
     assert job.run_at == until
@@ -154,7 +154,7 @@ def test_an_event_brings_its_data_and_wakes_the_waiting_job(app: Headrace, worke
     assert job.attempt == 1
     events = [(str(entry.event), entry.message) for entry in job.history()]
     assert ("event", "approved") in events
-    assert ("hurry", "event 'approved' came") in events
+    assert ("promote_now", "event 'approved' came") in events
 
 
 def test_events_are_had_in_the_order_they_came_also_those_that_came_before(app: Headrace) -> None:

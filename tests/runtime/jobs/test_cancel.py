@@ -91,7 +91,7 @@ def test_a_running_thread_gets_a_stop_request_and_its_result_is_refused(app: Hea
         job.result(PATIENCE)
     assert reasons == ["the job was cancelled or its lease is lost"]
     eventually(lambda: len(history_rows(app, job.id)) == 2, "the refusal of what it returned")
-    assert [str(history_row.event) for history_row in history_rows(app, job.id)] == ["cancel", "lease lost"]
+    assert [str(history_row.event) for history_row in history_rows(app, job.id)] == ["cancel", "lease_lost"]
     assert job.refresh().state == "cancelled"
 
 

@@ -303,7 +303,7 @@ def test_a_job_in_drain_that_is_cancelled_meanwhile_has_lost_its_lease(app: Head
     job = rash.enqueue()
     assert drain(app) == 1
     assert job.refresh().state == "cancelled"
-    assert job.history()[-1].event == "lease lost"
+    assert job.history()[-1].event == "lease_lost"
 
 
 def test_a_process_task_runs_here_too(app: Headrace) -> None:

@@ -52,6 +52,19 @@ def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clo
     assert pending(app) == [1.0] * 4 + [2.0]
 
 
+def test_each_minute_between_two_rare_samples_has_one(app: Headrace, clock: VirtualClock) -> None:
+    app.enqueue("nobody")
+    sampler = GaugeSampler(app.engine)
+    sampler.sample()
+    for _ in range(3):
+        clock.advance(180)
+        assert sampler.sample(quiet=True)
+    assert pending(app) == [1.0] * 10
+    clock.advance(3600)
+    assert sampler.sample(quiet=True), "nobody looked for an hour: what was between is not known"
+    assert pending(app) == [1.0] * 11
+
+
 def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: VirtualClock) -> None:
     app.enqueue("nobody")
     first, other = GaugeSampler(app.engine), GaugeSampler(app.engine)
@@ -59,7 +72,7 @@ def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: V
     for sampler in (other, first, first):
         clock.advance(60)
         assert sampler.sample(quiet=True)
-    assert pending(app) == [1.0] * 3, "the first sampler was second to write, so it reads again"
+    assert pending(app) == [1.0] * 4, "the first sampler was second to write, so it reads again"
 
 
 CHANGES: dict[str, Callable[[Headrace], object]] = {

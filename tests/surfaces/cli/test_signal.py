@@ -61,7 +61,7 @@ def test_a_job_is_shown_with_its_steps_and_not_what_they_returned(
     assert steps == [("step", "charge", 1), ("event", "approved", 1), ("event", "approved", 2)]
     assert "4711" not in str(record)
     history = [entry["event"] for entry in shell("jobs", "history", job.id, "--json").json]
-    assert history == ["submit", "claim", "step", "snooze", "event", "hurry", "event"]
+    assert history == ["submit", "claim", "step", "snooze", "event", "promote_now", "event"]
 
 
 def test_why_names_the_event(shell: Shell, job: Job[object]) -> None:

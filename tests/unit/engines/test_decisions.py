@@ -48,7 +48,7 @@ def test_a_change_never_leads_where_the_table_of_states_does_not(source: State, 
         (Trigger.CANCEL, {"done", "commands", "work"}),
         (Trigger.DELETE, {"done"}),
         (Trigger.REVIVE, {"work"}),
-        (Trigger.HURRY, {"work"}),
+        (Trigger.PROMOTE_NOW, {"work"}),
     ],
 )
 def test_a_move_rings_for_those_it_concerns(event: Trigger, topics: set[str]) -> None:

@@ -142,30 +142,30 @@ def test_a_completed_job_that_was_run_again_keeps_its_first_success() -> None:
 
 def test_a_late_settle_is_listed_by_its_time_and_moves_nothing() -> None:
     expired = history_row_of(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
-    late = history_row_of("lease lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
+    late = history_row_of("lease_lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
     running = row(state=S.RUNNING, version=4, attempt=2, started_at=1500, worker="w2")
     assert [str(entry.event) for entry in timeline(running, [expired, late])] == [
         "submit",
         "claim",
         "lease_expired",
-        "lease lost",
+        "lease_lost",
         "claim",
     ]
 
 
 def test_a_late_settle_is_listed_after_all_earlier_entries() -> None:
     expired = history_row_of(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
-    late = history_row_of("lease lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
+    late = history_row_of("lease_lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
     done = row(state=S.COMPLETED, version=5, attempt=2, started_at=1500, finished_at=1700, worker="w2")
     entries = timeline(done, [expired, late])
-    assert [entry.event for entry in entries] == ["submit", "claim", "lease_expired", "claim", "succeed", "lease lost"]
+    assert [entry.event for entry in entries] == ["submit", "claim", "lease_expired", "claim", "succeed", "lease_lost"]
     assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
 
 def test_events_and_states_are_of_one_type_whatever_the_source() -> None:
     history_rows = [
         retried(3, 1),
-        history_row_of("lease lost", S.RETRYING, S.RETRYING, 2),
+        history_row_of("lease_lost", S.RETRYING, S.RETRYING, 2),
         history_row_of("step", S.RUNNING, S.RUNNING, 5),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
@@ -174,7 +174,7 @@ def test_events_and_states_are_of_one_type_whatever_the_source() -> None:
     )
     assert {type(entry.event) for entry in entries} == {Trigger}
     assert {type(entry.to_state) for entry in entries} | {type(entry.from_state) for entry in entries[1:]} == {State}
-    assert [entry.event.value for entry in entries if entry.event is E.LEASE_LOST] == ["lease lost"]
+    assert [entry.event.value for entry in entries if entry.event is E.LEASE_LOST] == ["lease_lost"]
 
 
 def test_trimmed_runs_are_not_listed_as_unused_claims() -> None:
@@ -214,17 +214,17 @@ def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> No
         history_row_of("step", S.RUNNING, S.RUNNING, 2, detail="charge"),
         history_row_of("sleep", S.RUNNING, S.RUNNING, 2, detail="sleep"),
         history_row_of(E.SNOOZE, S.RUNNING, S.SCHEDULED, 3, detail="sleeps"),
-        history_row_of("lease lost", S.SCHEDULED, S.SCHEDULED, 2),
+        history_row_of("lease_lost", S.SCHEDULED, S.SCHEDULED, 2),
         history_row_of("event", S.SCHEDULED, S.SCHEDULED, 3, 0, detail="paid"),
         history_row_of("step", S.RUNNING, S.RUNNING, 5, detail="mail"),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w1")
     entries = timeline(done, history_rows)
     assert [str(entry.event) for entry in entries] == [
-        "submit", "event", "claim", "step", "sleep", "snooze", "lease lost", "event", "promote", "claim", "step",
+        "submit", "event", "claim", "step", "sleep", "snooze", "lease_lost", "event", "promote", "claim", "step",
         "succeed",
     ]  # fmt: skip
-    moves = [entry for entry in entries if entry.event not in ("event", "step", "sleep", "lease lost")]
+    moves = [entry for entry in entries if entry.event not in ("event", "step", "sleep", "lease_lost")]
     assert [entry.version for entry in moves] == [1, 2, 3, 4, 5, 6]
     assert entries[0].to_state == "pending"
 

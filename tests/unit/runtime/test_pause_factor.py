@@ -96,7 +96,7 @@ def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> Non
     pause_factor = PauseFactor(store, "w1", jobs)
     assert pause_factor(CHORE) == 1.0
     now.seconds = 61.0
-    assert pause_factor(CHORE) == 11.0
+    assert pause_factor(CHORE) == 12.0
     jobs.count += 1
     assert pause_factor(CHORE) == 1.0
     now.seconds = 120.0

@@ -121,7 +121,7 @@ class Jobs:
 
     def promote(self, /, **filters: Any) -> int:
         """Run the matching scheduled, retrying or waiting jobs now; returns their number."""
-        return self._move(filters, Trigger.HURRY)
+        return self._move(filters, Trigger.PROMOTE_NOW)
 
     def delete(self, /, *, finished_before: datetime | None = None, limit: int | None = None, **filters: Any) -> int:
         """Delete the matching jobs that are not running; returns their number. With `ids`, also from the archive.

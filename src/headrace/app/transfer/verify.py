@@ -188,8 +188,8 @@ def _was_changed_by_new_jobs(original: JobExport, copy: JobExport) -> bool:
 
 
 def _history(job_export: JobExport) -> list[HistoryRow]:
-    """The history without "lease lost", which a late worker may still add at the source."""
-    return [history_row for history_row in job_export.history if history_row.event != "lease lost"]
+    """The history without "lease_lost", which a late worker may still add at the source."""
+    return [history_row for history_row in job_export.history if history_row.event != "lease_lost"]
 
 
 def _differing_fields(original: JobExport, copy: JobExport) -> list[str]:

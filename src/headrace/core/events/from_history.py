@@ -85,12 +85,12 @@ _PARTS: dict[str, Callable[[Entry], list[Part]]] = {
     Trigger.RELEASE: _single("job.released"),
     Trigger.CANCEL: _single("job.cancelled"),
     Trigger.EXPIRE: _single("job.cancelled"),
-    Trigger.HURRY: _single("job.promoted"),
+    Trigger.PROMOTE_NOW: _single("job.promoted"),
     Trigger.UPDATE: _single("job.updated"),
     Trigger.STALE: lambda entry: [
         ("job.stale", _reason(entry)),
         ("job.failed", {**_reason(entry), "error": "StaleJob"}),
     ],
     "review": _single("job.stale"),
-    "lease lost": _single("job.lease_lost"),
+    "lease_lost": _single("job.lease_lost"),
 }

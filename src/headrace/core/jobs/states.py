@@ -41,11 +41,11 @@ class Trigger(StrEnum):
     EXPIRE = "expire"
     STALE = "stale"
     REVIVE = "revive"
-    HURRY = "hurry"
+    PROMOTE_NOW = "promote_now"
     UPDATE = "update"
     DELETE = "delete"
     # Events in the history that change no state, so the table has no row for them.
-    LEASE_LOST = "lease lost"
+    LEASE_LOST = "lease_lost"
     REVIEW = "review"
     STEP = "step"
     SLEEP = "sleep"
@@ -123,7 +123,7 @@ TRANSITIONS: dict[Trigger, Transition] = {
             "many are requeued at a rate",
         ),
         _row(
-            Trigger.HURRY,
+            Trigger.PROMOTE_NOW,
             {_S.SCHEDULED, _S.RETRYING, _S.WAITING},
             {_S.PENDING},
             "promote now; a waiting one runs without those it waits for",

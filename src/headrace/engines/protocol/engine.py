@@ -117,7 +117,7 @@ class JobEngine(Protocol):
         `groups` are the worker's events: jobs that started, and the successes among these outcomes. A success event is
         stored only if the success is, in the same commit. The engine itself adds the events of all other outcomes.
 
-        An outcome with an outdated version changes nothing but adds a `lease lost` entry to the job's history.
+        An outcome with an outdated version changes nothing but adds a `lease_lost` entry to the job's history.
         A claim first cancels expired jobs and promotes due ones. It skips paused queues and takes jobs by priority
         (high first), due time and submission, or in the order that the worker or the queue's rules ask for. It never
         exceeds the limits of queues and tasks, counted over all workers; lanes that share a limit take turns. While a

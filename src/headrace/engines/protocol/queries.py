@@ -35,12 +35,11 @@ class Queries(Protocol):
     def move(
         self, which: Filter, event: Trigger, limit: int, by: str | None = None, now: int | None = None
     ) -> list[str]:
-        """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
+        """Apply CANCEL, REVIVE, PROMOTE_NOW or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
-        A revived job waits for its open parents only; finished ones, however they ended, no longer count. A hurried job
-        waits for no parent. The children of a revived job wait again, also those that only its end had cancelled, and
-        theirs. To its dependents a deleted job counts as cancelled. A waiting job whose own run is over cannot be
-        hurried.
+        A revived job waits for its open parents only; finished ones, however they ended, no longer count. Its children
+        wait again, also those that only its end had cancelled, and theirs. A promoted job waits for no parent; one
+        whose own run is over cannot be promoted. To its dependents a deleted job counts as cancelled.
         """
         ...
 

@@ -110,7 +110,7 @@ class RedisQueries:
         states = movable_states(which, sources(event))
         if not states or limit <= 0 or not _is_text(which):
             return []
-        encoded_filter = _encoded_filter(which, states, startable=event is Trigger.HURRY)
+        encoded_filter = _encoded_filter(which, states, startable=event is Trigger.PROMOTE_NOW)
         members: list[bytes] = []
         if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
             for found in self._search(encoded_filter, "up", limit, "members"):
@@ -350,11 +350,13 @@ class RedisQueries:
         start: int | None = None,
         reach: int | None = None,
     ) -> Iterator[tuple[bytes | None, Any]]:
-        """The same, each part with the position after it, None at the end; reads about `reach` jobs."""
+        """The same, each part with the position after it, None at the end; reads at most `reach` jobs."""
         place: str | bytes = "" if start is None else str(start)
         batch_size = _SCAN_SIZE if form in ("members", "count") else _ROWS
         seen, scan_size, bounds = 0, max(min(limit, batch_size), _MIN_SCAN_SIZE), ()
         while True:
+            if reach is not None:
+                scan_size = min(scan_size, reach - seen)
             args = (encoded_filter, place, direction, scan_size, min(limit, batch_size), form, *bounds)
             reached, found, scanned, *bounds = self._read(_search_jobs, *args)
             yield reached, found

@@ -76,7 +76,7 @@ class SqlQueries:
             tx.fetch("lock_dependencies")
             refuse_if_closed(tx, deleting=event is Trigger.DELETE)  # a copy of moved jobs may be deleted here
             where, values = _conditions(tx, which, states)
-            if event is Trigger.HURRY:  # a waiting job whose own run is over has nothing to start
+            if event is Trigger.PROMOTE_NOW:  # a waiting job whose own run is over has nothing to start
                 where = f"{where} AND {tx.fragment('where_startable')}"
             seqs = _numbers.decode(tx.fetch("lock_matching", where, **values, limit=limit))
             if not seqs:
@@ -251,7 +251,7 @@ def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: 
         tx.run("move_cancel", **batch, reason=f"cancelled{actor_suffix(by)}")
         return dependencies.propagate_failures(tx, seqs, at)
     tx.run("ignore_edges", seqs=as_json(seqs), all=True)  # it runs without the parents it waited for
-    tx.run("move_hurry", **batch)
+    tx.run("move_promote_now", **batch)
     return Wakeups()
 
 

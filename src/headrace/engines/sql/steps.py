@@ -59,7 +59,7 @@ def _save(tx: Transaction, seq: int, step: Step, now: int) -> None:
 def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
     if not tx.fetch("is_suspended", seq=seq, reason=awaiting(name)):
         return False
-    record_moves(tx, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
+    record_moves(tx, [seq], Trigger.PROMOTE_NOW, State.PENDING, f"event {name!r} came", now)
     tx.run("wake", seq=seq, now=now)
     return True
 

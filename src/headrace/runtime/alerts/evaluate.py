@@ -43,7 +43,7 @@ _TRIM_EVERY = 3_600_000
 _ALERTS_PER_PIECE = 50
 _FROZEN = 60_000  # milliseconds between two pieces of a round: this process was suspended, or its machine slept
 _DELIVERY_CHECK = 1.0  # seconds until deliveries in progress are checked again
-_QUIET_FOR = 600_000  # milliseconds without a round while an empty store without alerts has no new events
+_QUIET_FOR = 1_800_000  # milliseconds without a round while an empty store without alerts has no new events
 _Known = dict[str, tuple[Document, AlertRow]]
 _State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules with versions, workers alive
 

@@ -310,7 +310,7 @@ class Job(Generic[R]):
 
     def promote(self) -> bool:
         """Run a scheduled, retrying or waiting job now, without its parents. False if it is none of these."""
-        return self._apply(Trigger.HURRY)
+        return self._apply(Trigger.PROMOTE_NOW)
 
     def delete(self) -> bool:
         """Remove the job and its history, also from the archive. False if it is running or already gone."""

@@ -11,12 +11,20 @@ from typing import Protocol
 
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import HeadraceError
+from headrace.runtime.maintenance.housekeeping import Housekeeping
 from headrace.runtime.maintenance.loop import MaintenanceTask
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
+from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.retention.sweep_task import RetentionTask
 
 _IDLE_AFTER = 60.0  # seconds
-_IDLE, _OTHERS, _OWN = 11.0, 10.0, 12.0
-_CHECK_EVERY, _CHECK_EVERY_IF_IDLE = 60.0, 120.0
+_IDLE, _OTHERS, _OWN = 12.0, 10.0, 12.0
+_IDLE_OF: dict[type[MaintenanceTask], float] = {
+    MetricsCollector: 22.0,
+    Housekeeping: 30.0,
+    RetentionTask: 60.0,  # finished jobs stay for days
+}
+_CHECK_EVERY, _CHECK_EVERY_IF_IDLE = 60.0, 600.0
 
 
 class Activity(Protocol):
@@ -42,7 +50,8 @@ class PauseFactor:
         is_idle = self._is_idle()
         if isinstance(maintenance_task, ProcessStatsReport):  # each process has to report its own
             return _OWN if is_idle else 1.0
-        return (_IDLE if is_idle else 1.0) * (1.0 if self._is_oldest(is_idle) else _OTHERS)
+        idle = _IDLE_OF.get(type(maintenance_task), _IDLE) if is_idle else 1.0
+        return idle * (1.0 if self._is_oldest(is_idle) else _OTHERS)
 
     def _is_idle(self) -> bool:
         if self._worker_state.began != self._seen or self._worker_state.has_jobs():

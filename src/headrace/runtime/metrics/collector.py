@@ -8,7 +8,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.gauges import GaugeSampler
 from headrace.runtime.metrics.rollup import Rollup
 
-_EVERY = 5.0  # seconds; an idle worker takes eleven times as long, so each minute still has a sample
+_EVERY = 5.0  # seconds
 _DROP_EVERY, _BUCKETS_PER_DROP = 600_000, 500
 _CATCH_UP = 20  # pieces that a reader folds at most
 

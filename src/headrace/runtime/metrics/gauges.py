@@ -17,7 +17,7 @@ from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.documents import Document
 from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.metrics import buckets
-from headrace.core.metrics.buckets import MARKS, TEN_SECONDS, TIMED
+from headrace.core.metrics.buckets import MARKS, MINUTE, TEN_SECONDS, TIMED
 from headrace.core.metrics.gauges import STORE, Gauges, Sample, as_gauges, sample_of_jobs, then
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.deleted_queues import deleted_queues
@@ -26,7 +26,8 @@ from headrace.runtime.retention.staleness import last_scan
 # Rest 50 × as long as the count took (2 % of a core). Interactive readers accept a sample up to two minutes old.
 _REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
 
-_READ_AGAIN_MS = 600_000  # some gauges change without an event
+_READ_AGAIN_MS = 1_800_000  # some gauges change without an event
+_LONGEST_GAP = 5 * MINUTE.span  # between two samples of an idle store
 
 _gauges = msgspec.json.Decoder(Gauges)
 _PENDING = DeadLetterFilter(statuses=("pending",))
@@ -92,6 +93,8 @@ class GaugeSampler:
         gauges = as_gauges(self._last_read.sample(self._engine.queries.workers(), now))
         took = round(1000 * (time.perf_counter() - began))
         documents = [_next(MARKS, "sample", mark, SampleMark(now, took)), *self._added(gauges, now, known)]
+        if quiet:
+            documents[:0] = _between(last.at, now, gauges)
         is_stored = self._engine.document_store.put(documents)
         self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in documents} if is_stored else {}
         return True
@@ -123,6 +126,13 @@ class GaugeSampler:
             yield _next(
                 width.kind, key, document, gauges if document is None else then(gauges_of(document.value), gauges)
             )
+
+
+def _between(last: int, now: int, gauges: Gauges) -> Iterator[Document]:
+    """The minutes without a sample since the last one: nothing happened in them."""
+    if now - last <= _LONGEST_GAP:
+        for start in MINUTE.starts(last + MINUTE.span, now - MINUTE.span):
+            yield _next(MINUTE.kind, buckets.key(start, "g"), None, gauges)
 
 
 def _next(kind: str, key: str, document: Document | None, value: SampleMark | Gauges) -> Document:

@@ -34,7 +34,7 @@ EVENT_WORDS = {
     Trigger.CANCEL.value: "cancelled",
     Trigger.EXPIRE.value: "expired",
     Trigger.REVIVE.value: "retried by an operator",
-    Trigger.HURRY.value: "promoted by an operator",
+    Trigger.PROMOTE_NOW.value: "promoted by an operator",
     Trigger.UPDATE.value: "changed by an operator",
 }
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")

@@ -52,7 +52,7 @@ def _action_named(app: Headrace, name: str) -> JobAction:
     return {
         "cancel": JobAction("cancel", "cancelled", sources(Trigger.CANCEL), Job.cancel, jobs.cancel),
         "retry": JobAction("retry", "queued again", sources(Trigger.REVIVE), Job.retry, jobs.retry),
-        "promote": JobAction("promote", "promoted", sources(Trigger.HURRY), Job.promote, jobs.promote),
+        "promote": JobAction("promote", "promoted", sources(Trigger.PROMOTE_NOW), Job.promote, jobs.promote),
         "delete": JobAction("delete", "deleted", sources(Trigger.DELETE), Job.delete, jobs.delete),
     }[name]
 

@@ -16,7 +16,7 @@ UPDATE headrace_jobs SET state = :state, version = version + 1, attempt = 0, cra
                          rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
--- name: move_hurry
+-- name: move_promote_now
 UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now, reason = nullif(reason, 'held'),
                          rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));

@@ -108,7 +108,7 @@ SELECT coalesce(json_agg(json_build_array(id, version)), '[]')::text FROM done;
 -- name: record_stale (each o: Outcome)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, detail,
                               error_type, error_message, error_traceback)
-SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt, :worker,
+SELECT job.seq, :now, 'lease_lost', job.state, job.state, o.version, job.attempt, :worker,
        'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
        o.error_type, o.error_message, o.error_traceback
 FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)

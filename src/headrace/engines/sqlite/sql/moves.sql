@@ -16,7 +16,7 @@ UPDATE headrace_jobs SET state = :state, version = version + 1, attempt = 0, cra
                          rank = CASE WHEN rank < 0 THEN -:now ELSE :now END
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- name: move_hurry
+-- name: move_promote_now
 UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now, reason = nullif(reason, 'held'),
                          rank = CASE WHEN rank < 0 THEN -:now ELSE :now END
 WHERE seq IN (SELECT value FROM json_each(:seqs));

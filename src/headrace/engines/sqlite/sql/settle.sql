@@ -78,7 +78,7 @@ WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.id = o.id AND job
 -- name: record_stale (each o: Outcome)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, detail,
                               error_type, error_message, error_traceback)
-SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt, :worker,
+SELECT job.seq, :now, 'lease_lost', job.state, job.state, o.version, job.attempt, :worker,
        'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
        o.error_type, o.error_message, o.error_traceback
 FROM json_each(:o) AS o

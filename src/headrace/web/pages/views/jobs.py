@@ -26,7 +26,12 @@ AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
 _ARGUMENT = re.compile(r'(?:^|(?<=\s))args\.(?P<name>[^\W\d]\w*):(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))')
 _OTHER_PARAMETERS = ("state", "since", "until", "archived", "cursor")
-_TRIGGERS = {"cancel": Trigger.CANCEL, "retry": Trigger.REVIVE, "promote": Trigger.HURRY, "delete": Trigger.DELETE}
+_TRIGGERS = {
+    "cancel": Trigger.CANCEL,
+    "retry": Trigger.REVIVE,
+    "promote": Trigger.PROMOTE_NOW,
+    "delete": Trigger.DELETE,
+}
 _PAST_TENSE = {"cancel": "cancelled", "retry": "started anew", "promote": "promoted", "delete": "deleted"}
 
 

@@ -81,10 +81,10 @@ local function record_stale(member, record, version, event, error_type, error_me
   local j = job_of(record)
   if not j then return end
   local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
-  add_history_event(j, now, 'lease lost', j.state, detail)
+  add_history_event(j, now, 'lease_lost', j.state, detail)
   local n = #appends
   appends[n + 1] = P .. ':history:' .. member
-  appends[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
+  appends[n + 2] = '\157' .. pack(now, 'lease_lost', j.state, j.state, version, j.attempt,
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
 end
 

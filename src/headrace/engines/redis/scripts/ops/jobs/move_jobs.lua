@@ -1,4 +1,4 @@
--- Cancel, revive, hurry or delete jobs, if they still match.
+-- Cancel, revive, promote or delete jobs, if they still match.
 -- ARGV: filter with the legal states, now, event, by, reason, limit, numbers of the jobs or nothing for those of `ids`
 -- Answers: the ids of those that were moved; or, in a list of its own, the answer of `store_status`
 
@@ -13,12 +13,12 @@ if status and not (event == 'delete' and status[1] == 'moved') then return {stat
 local CHANGES = {
   cancel = function(j) j.state, j.finished_at, j.reason = 'cancelled', now, reason end,
   revive = function(j, target) set_revived(j, target, now) end,
-  hurry = function(j)
+  promote_now = function(j)
     j.state, j.run_at, j.rank = 'pending', now, rank_at(j, now)
     if j.reason == 'held' then j.reason = nil end
   end,
 }
-local TARGETS = {cancel = 'cancelled', revive = 'pending', hurry = 'pending'}
+local TARGETS = {cancel = 'cancelled', revive = 'pending', promote_now = 'pending'}
 
 local members = filter.ids and candidates(nil, true, limit + #filter.ids) or cmsgpack.unpack(ARGV[7])
 local records = records_of(members, #members)
@@ -41,7 +41,7 @@ local function move_by_hand(member, j)
     if j.state == 'completed' then deferred[#deferred + 1] = function() call('UNLINK', steps_key(member)) end end
     requeue_dead_letter(j.id, now, by)
     reopen_key(member, j)
-  elseif event == 'hurry' and j.state == 'waiting' then
+  elseif event == 'promote_now' and j.state == 'waiting' then
     -- Its dependencies stay, but none of them blocks it any more.
     deferred[#deferred + 1] = function() call('UNLINK', blocks_of(member)) end
   end

@@ -22,7 +22,7 @@ put_step(member, '\150' .. pack('event', name, number, now, value[1], value[2]),
 record_step_history(member, j, now, 'event', name)
 local is_awaited = j.state == 'scheduled' and j.reason == reason
 if is_awaited then
-  record_history(member, j, now, 'hurry', 'pending', detail, j.finished_at)
+  record_history(member, j, now, 'promote_now', 'pending', detail, j.finished_at)
   move(member, j, function() j.state, j.run_at, j.rank, j.reason = 'pending', now, rank_at(j, now), nil end)
 end
 flush()
