@@ -207,12 +207,15 @@ class Exchange:
         self._hints.has_rules = taken.snapshot.has_rules
         if not settle_and_claim.needs_limits(want, taken):
             return taken
-        # A copy of the claims: additions must be undone if the transaction is repeated.
-        limited = functools.partial(settle_and_claim.claim_limited, want=want, cursors=self._cursors, now=now)
-        taken = self._server.transact(lambda db: limited(self._tx(db), taken=taken._replace(claims=[*taken.claims])))
+        taken = self._server.transact(lambda db: self._claim_limited(db, want, taken, now))
         if len(taken.claims) == want.limit:
             return taken
         return self._server.run(lambda db: settle_and_claim.claim_remaining(db, self._sql, want, taken, now))
+
+    def _claim_limited(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
+        # A copy: additions must be undone if the transaction is repeated.
+        taken = taken._replace(claims=[*taken.claims])
+        return settle_and_claim.claim_limited(self._tx(db), want, taken, self._cursors, now)
 
     def _cancel_expired(self, db: Connection, now: int) -> tuple[int, Wakeups]:
         tx = self._tx(db)
