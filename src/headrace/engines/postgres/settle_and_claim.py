@@ -30,6 +30,7 @@ _completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None, bo
 _leases = msgspec.json.Decoder(list[Lease])
 _unknown = msgspec.json.Decoder(list[tuple[str, str]])
 DUE_BATCH_SIZE = 5000
+SUCCEED = Trigger.SUCCEED  # reading a member of an enum takes longer than comparing with it
 _RETRY_DUE_MS = 200
 # The order of a claim, from the least to the most significant key: the database returns rows unsorted.
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 5), itemgetter(8), itemgetter(7)
@@ -75,9 +76,10 @@ def complete(
         events.append_events(tx, page(narrowed(groups, ())))
     if not done:
         return [*first, *again], Wakeups()
-    applied, _, frees = _complete(tx, done, channel, 0, groups, len(outcomes))
-    left = [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
-    return left, Wakeups(work=frees)
+    left, _, frees = _complete(tx, done, channel, 0, groups, len(outcomes))
+    if len(done) < len(first):
+        left += [o for o in first if o.spawned]
+    return left + again, Wakeups(work=frees)
 
 
 def settle(
@@ -90,8 +92,8 @@ def settle(
 ) -> SettleResult:
     """Settle current outcomes; record and report the stale ones."""
     first, again = _first_and_again(outcomes)
-    left, effects = complete(tx, [o for o in first if o.event is Trigger.SUCCEED], channel, groups)
-    if others := [o for o in first if o.event is not Trigger.SUCCEED]:
+    left, effects = complete(tx, [o for o in first if o.event is SUCCEED], channel, groups)
+    if others := [o for o in first if o.event is not SUCCEED]:
         left += _without(_settle(tx, others, channel, 0), others)
     left += again
     if not left:
@@ -114,14 +116,15 @@ def settle_optimistic(
     Raises MustWaitForChildren, after which nothing may be committed, if one of them has open children.
     """
     first, again = _first_and_again(outcomes)
-    applied, linked, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
+    left, linked, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
     effects = dependencies.propagate_completed(tx, linked, now) if linked else Wakeups()
     effects.work |= frees
     if topics := effects.topics():
         tx.run("ring", messages=as_json(topics), channel=channel)
-    if len(applied) == len(outcomes):
+    left += again
+    if not left:
         return SettleResult([], effects, bool(linked))
-    rest = settle_with_dependencies(tx, [*_without(applied, first), *again], worker, channel, now, groups)
+    rest = settle_with_dependencies(tx, left, worker, channel, now, groups)
     rest.effects.add(effects)
     return rest._replace(had_dependencies=bool(linked))
 
@@ -163,7 +166,7 @@ class _PostgresSettleWriter:
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._tx, outcomes, self._channel, 1)
         # The success of a job with open children ends its run, though not the job.
-        self.frees |= any(outcome.event is Trigger.SUCCEED for outcome in outcomes)
+        self.frees |= any(outcome.event is SUCCEED for outcome in outcomes)
 
 
 def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -198,8 +201,9 @@ def _complete(
     with_dependencies: int,
     groups: Sequence[EventGroup],
     completions: int,
-) -> tuple[set[Lease], list[int], bool]:
-    """The applied outcomes, the numbers of jobs with dependencies, and whether a slot of a limit became free."""
+) -> tuple[list[Outcome], list[int], bool]:
+    """The outcomes that did not apply, the numbers of jobs with dependencies, and whether a slot of a limit became
+    free."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
     batch = event_params(page(groups) if groups else None)
     answer = tx.fetch(
@@ -212,7 +216,7 @@ def _complete(
         **batch,
     )
     applied, seqs, frees = _completed.decode(answer)
-    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees
+    return [] if applied is None else _without(set(applied), outcomes), seqs or [], frees
 
 
 class ClaimResult(NamedTuple):
@@ -336,8 +340,8 @@ def _claimed(
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in unknown]
         known_tasks = None if want.known is None else want.known.known_names
-        rows = db.execute(sql, {**values, "shares": as_json(shares), "known_tasks": known_tasks}).fetchall()
-        settings, due, next_expiry, unknown_text = rows[0][:_ID]
+        params = {**values, "shares": as_json(shares), "known_tasks": known_tasks}
+        (settings, due, next_expiry, unknown_text, *_), *rows = db.cursor(binary=True).execute(sql, params).fetchall()
         if unknown_text is None or want.known is None:
             break
         unknown |= {queue for queue, task in _unknown.decode(unknown_text) if task not in want.known}
@@ -347,8 +351,6 @@ def _claimed(
     if not is_open:  # a store status is set: dependents may not have arrived yet, so nothing expires or is promoted
         due = next_expiry = None
     preamble = (due, next_expiry, queues, snapshot, idle, frozenset(unknown))
-    if rows[0][_ID] is None:
-        return ClaimResult([], *preamble)
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:
@@ -379,7 +381,7 @@ def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
 
 def is_plain(outcome: Outcome) -> bool:
     """Whether it is a success without spawned jobs."""
-    return outcome.event is Trigger.SUCCEED and not outcome.spawned
+    return outcome.event is SUCCEED and not outcome.spawned
 
 
 def is_past(moment: int | None, now: int) -> bool:

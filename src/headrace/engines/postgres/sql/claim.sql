@@ -97,6 +97,10 @@ WITH preamble AS MATERIALIZED (
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
               job.metadata, job.rank
 )
-SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(status IS NULL, preamble.queue_rows, tasks)::text END, due, next_expiry,
-       unknown_tasks.pairs, claimed.*
-FROM preamble CROSS JOIN unknown_tasks LEFT JOIN claimed ON true;
+SELECT json_build_array(status IS NULL, preamble.queue_rows, tasks)::text, due, next_expiry, unknown_tasks.pairs,
+       NULL AS id, NULL AS seq, NULL AS task, NULL AS queue, NULL AS priority, NULL AS version, NULL AS attempt,
+       NULL AS max_attempts, NULL AS payload, NULL AS checksum, NULL AS created_at, NULL AS run_at, NULL AS crashes,
+       NULL AS releases, NULL AS options, NULL AS metadata, NULL AS rank
+FROM preamble CROSS JOIN unknown_tasks
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, claimed.* FROM claimed;
