@@ -129,6 +129,7 @@ def test_schedules_are_listed_by_id(engine: Engine) -> None:
     names = ("b", "ü", "a", "A", "c", "B")
     put_all(engine, *(schedule(name, due_at=NOW - place) for place, name in enumerate(names)))
     assert [each.id for each in engine.schedule_store.all()] == ["A", "B", "a", "b", "c", "ü"]
+    assert engine.schedule_store.count() == 6
 
 
 def test_a_new_one_does_not_take_the_place_of_one_that_is_there(engine: Engine) -> None:
