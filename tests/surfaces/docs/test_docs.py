@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import functools
 import inspect
 import itertools
 import os
@@ -47,6 +46,7 @@ from headrace.app.metrics.metrics import Metrics
 from headrace.cli.root import root
 from headrace.cli.session import Session
 from headrace.core.codec.decode import _READ
+from headrace.core.dead_letters.records import REASONS
 from headrace.core.jobs.states import State, Trigger, diagram
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.settings.settings import Settings, resolve
@@ -320,24 +320,26 @@ def test_every_state_and_event_is_explained() -> None:
     assert {f"`{name}`" for name in (*State, *Trigger)} <= explained
 
 
-@functools.cache
-def reasons() -> set[str]:
-    """The reasons with which the code fails a job, as far as its text tells."""
-    found = set()
-    for path in (ROOT / "src" / "headrace").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "fail":
-                found |= {
-                    arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
-                }
-    return found
-
-
 def test_every_reason_of_a_failure_is_explained() -> None:
     rows = table_rows(REFERENCE["states"].section("Reasons"))
     explained = {match[1] for row in rows if row[0] == "`failed`" and (match := re.match(r"`(\w+)`", row[1]))}
-    assert len(reasons()) >= 3
-    assert explained >= reasons() | {"attempts_used_up", "permanent_error", "worker_lost"}
+    assert explained >= set(REASONS)
+
+
+def test_every_reason_that_the_code_writes_is_known() -> None:
+    """As far as its text tells: the reason is a literal of a call that fails a job or refuses a claim."""
+    written = set()
+    for path in (ROOT / "src" / "headrace").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+                "fail",
+                "Refusal",
+            ):
+                written |= {
+                    arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+                }
+    assert written <= set(REASONS)
+    assert len(written) >= 4
 
 
 # -- tables that must be complete

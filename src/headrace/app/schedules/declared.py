@@ -25,7 +25,7 @@ from headrace.core.tasks.options import OPTION_NAMES, check_task_name
 from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.text import nearest, short
 from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidJob, InvalidSchedule
-from headrace.runtime.jobs.task import Call, Task
+from headrace.runtime.jobs.task import Call, Task, with_overrides
 from headrace.runtime.schedules.fire import call_of
 from headrace.runtime.submit.submitter import Submitter
 
@@ -177,7 +177,7 @@ class Declarations:
         """The call with the registered task: @app.task may be above the schedule decorator too."""
         call = declaration.call
         registered = self._tasks.get(declaration.task.name, call.task)
-        return structs.replace(call, task=registered.with_overrides(call.options))
+        return structs.replace(call, task=with_overrides(registered, call.options))
 
     def _log_undeclared(self, stored: Any) -> None:
         for row in stored:

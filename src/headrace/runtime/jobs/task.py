@@ -119,14 +119,7 @@ class Task(Generic[P, C, R]):
 
     def using(self, /, **options: Unpack[CallOptions]) -> Task[P, C, R]:
         """A cheap copy of this task with other options for the calls made through it."""
-        return self.with_overrides(checked(options).over(self.overrides))
-
-    def with_overrides(self, overrides: Options) -> Task[P, C, R]:
-        """A copy of this task with these options for its calls, in place of those that it has."""
-        copy = object.__new__(type(self))
-        copy.__dict__.update(self.__dict__)
-        copy.overrides, copy.template = overrides, None
-        return copy
+        return with_overrides(self, checked(options).over(self.overrides))
 
     @property
     def submits(self) -> Submits:
@@ -147,6 +140,14 @@ class Task(Generic[P, C, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+
+def with_overrides(task: Task[P, C, R], overrides: Options) -> Task[P, C, R]:
+    """A copy of the task with these options for its calls, in place of those that it has."""
+    copy = object.__new__(type(task))
+    copy.__dict__.update(task.__dict__)
+    copy.overrides, copy.template = overrides, None
+    return copy
 
 
 def retry_of(task: Task[..., Any, Any], options: Options) -> Retry:
