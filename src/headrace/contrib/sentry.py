@@ -110,7 +110,8 @@ def _describe(scope: sentry_sdk.Scope, fields: dict[str, Any]) -> None:
 
 
 def _keep(error: BaseException, scope: sentry_sdk.Scope, app: Headrace, task: str) -> None:
-    hidden = frozenset(app.task_by_name(task).options.redact or ())
+    known = app.find_task(task)  # headrace's own tasks, such as webhooks, have hooks too
+    hidden = frozenset(() if known is None else known.options.redact or ())
     mask = functools.partial(redact, names=hidden, words=app.submitter.words)
     with contextlib.suppress(AttributeError):  # an exception with slots: it is reported without breadcrumbs
         setattr(error, _KEPT, (scope.fork(), mask))

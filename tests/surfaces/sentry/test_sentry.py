@@ -200,3 +200,10 @@ def test_a_sleep_of_a_scheduled_job_is_no_error_of_its_monitor(sent: list[dict[s
     drain(app)
     assert [event["status"] for event in sent if "monitor_slug" in event] == ["in_progress", "ok"]
     app.close()
+
+
+def test_a_failed_delivery_of_a_webhook_keeps_its_own_error(app: Headrace, sent: list[dict[str, Any]]) -> None:
+    instrument(app)
+    job = app.webhooks.task().enqueue("no such webhook", "message", "{}")
+    drain(app)
+    assert job.refresh().errors[0].type == "PermanentError"
