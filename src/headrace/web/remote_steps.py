@@ -33,8 +33,7 @@ class StoredSteps(Struct, frozen=True):
 
 def stored_steps(app: Headrace, worker: str, lease: Lease) -> StoredSteps:
     """The steps and events of a job that this worker runs; LeaseLost if it does not."""
-    rows = app.engine.queries.get([lease.id], light=True)
-    if not any((row.version, row.worker, row.state) == (lease.version, worker, State.RUNNING) for row in rows):
+    if not _holds(app, worker, lease):
         raise _lost(lease, "its steps can't be read")
     stored = app.engine.queries.details(lease.id, history=False, logs=0).steps
     kept = decrypted_steps(app.cipher, lease.id, stored)
@@ -44,13 +43,14 @@ def stored_steps(app: Headrace, worker: str, lease: Lease) -> StoredSteps:
     return StoredSteps({step.name: _value_of(step) for step in kept if step.kind == "step"}, events)
 
 
-def store_step(app: Headrace, lease: Lease, name: str, value: Any) -> None:
-    """Store the result of a step for good; LeaseLost if the job is another worker's by now."""
+def store_step(app: Headrace, worker: str, lease: Lease, name: str, value: Any) -> None:
+    """Store the result of a step for good; LeaseLost if the job is another worker's."""
     limit = app.settings.max_payload
     text = None if value is None else codec.encode(value, limit=limit, where=f"result of step {name!r}")
     checksum = None if text is None else codec.checksum(text)
     step = Step("step", check_name("name", name), 1, app.clock.now(), text, checksum)
-    if not app.engine.save_step(lease, encrypted_step(app.cipher, lease.id, step)):
+    # The version decides in the write; who holds it does not change.
+    if not (_holds(app, worker, lease) and app.engine.save_step(lease, encrypted_step(app.cipher, lease.id, step))):
         raise _lost(lease, f"step {name!r} was not stored")
 
 
@@ -63,6 +63,11 @@ def with_spawned(claim: Claim, outcome: Outcome, calls: Sequence[Call[Any]], now
         for call in calls:
             spawning.spawn(call, now, at_once=False)
     return spawning.enclosed(outcome)
+
+
+def _holds(app: Headrace, worker: str, lease: Lease) -> bool:
+    rows = app.engine.queries.get([lease.id], light=True)
+    return any((row.version, row.worker, row.state) == (lease.version, worker, State.RUNNING) for row in rows)
 
 
 def _value_of(step: Step) -> Any:

@@ -38,7 +38,15 @@ from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import NO_DEADLINE, Suspended, awaiting
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.core import Bell
-from headrace.errors import CancelJob, CorruptPayload, InvalidJob, PermanentError, RetryLater, Snooze
+from headrace.errors import (
+    AppClosed,
+    CancelJob,
+    CorruptPayload,
+    EngineUnavailable,
+    PermanentError,
+    RetryLater,
+    Snooze,
+)
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.jobs.task import Call
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
@@ -251,7 +259,9 @@ class RemoteWorkers:
         try:
             calls = [] if result.spawn is None else result.spawn()
             return with_spawned(claim, run_spec.success(claim, result.result, now), calls, now)
-        except InvalidJob as error:  # an invalid job to spawn must not refuse the outcomes of other jobs
+        except (AppClosed, EngineUnavailable):
+            raise
+        except Exception as error:  # an invalid job, or one that a hook refuses, must not block the other outcomes
             return outcome_of_error(run_spec, claim, error, self._now)
 
     def _run_spec(self, claim: Claim) -> RunSpec:

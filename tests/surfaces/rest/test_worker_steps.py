@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace
+from headrace import Call, Headrace
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.rest.test_worker_protocol import claimed, enqueued, settled
 
@@ -52,10 +52,13 @@ def test_a_step_is_refused_once_the_job_is_lost(app: Headrace, api: Api) -> None
     assert app.engine.queries.details(job.id).steps == []
 
 
-def test_only_the_worker_of_a_job_reads_its_steps(app: Headrace, api: Api) -> None:
+def test_only_the_worker_of_a_job_reads_and_stores_its_steps(app: Headrace, api: Api) -> None:
     enqueued(app)
     (one,) = claimed(api)
     assert api.refused("POST", "/worker/steps", 409, json=run_of(one, "thief"))[0] == "lease-lost"
+    forged = {**run_of(one, "thief"), "name": "charge", "result": "nothing"}
+    assert api.refused("POST", "/worker/step", 409, json=forged)[0] == "lease-lost"
+    assert kept(api, one)["steps"] == {}
     unknown = {"worker": "node-1", "id": "nothing", "version": 1}
     assert api.refused("POST", "/worker/steps", 409, json=unknown)[0] == "lease-lost"
 
@@ -138,7 +141,23 @@ def test_a_late_success_spawns_nothing(app: Headrace, api: Api) -> None:
     assert app.jobs.count() == 1
 
 
-def test_an_invalid_job_to_spawn_fails_its_attempt_and_no_other(app: Headrace, api: Api) -> None:
+def refuse_sends(call: Call[Any]) -> None:
+    if call.task.name == "send" and call.args == ("secret",):
+        raise PermissionError("send: this is not for you")
+
+
+@pytest.mark.parametrize(
+    ("spawned", "why"),
+    [
+        ({"priority": 5000}, "priority"),
+        ({"retry": {"jitter": 7}}, "retry jitter"),
+        ({"args": ["secret"]}, "not for you"),
+    ],
+)
+def test_an_invalid_job_to_spawn_fails_its_attempt_and_no_other(
+    app: Headrace, api: Api, spawned: dict[str, Any], why: str
+) -> None:
+    app.around_enqueue(refuse_sends)
     jobs = [enqueued(app, retry=0), enqueued(app)]
     one, two = claimed(api)
     outcomes = [
@@ -146,13 +165,13 @@ def test_an_invalid_job_to_spawn_fails_its_attempt_and_no_other(app: Headrace, a
             "id": one["id"],
             "version": one["version"],
             "outcome": "success",
-            "spawn": [{"task": "send", "priority": 5000}],
+            "spawn": [{"task": "send", **spawned}],
         },
         {"id": two["id"], "version": two["version"], "outcome": "success"},
     ]
     results = api.ask("POST", "/worker/settle", json={"worker": "node-1", "outcomes": outcomes})["results"]
     assert [result["state"] for result in results] == ["failed", "completed"]
-    assert "priority" in jobs[0].errors[0].message
+    assert why in jobs[0].errors[0].message
     assert app.jobs.count() == 2
 
 

@@ -254,8 +254,8 @@ def step(context: RequestContext, body: FinishedStep) -> None:
 
     A step that exists is not changed. A worker that does not hold the job gets 409: it must stop working on it.
     """
-    _check_worker_id(body.worker)
-    store_step(context.app, Lease(body.id, body.version), body.name, decoded(body.result))
+    lease = Lease(body.id, body.version)
+    store_step(context.app, _check_worker_id(body.worker), lease, body.name, decoded(body.result))
 
 
 @table.post("/worker/settle", role="worker", example=_SETTLE, writes=False)
