@@ -69,7 +69,7 @@ class Runners:
         self._app = app
         clock = SystemClock()
         self.worker_state = WorkerState(
-            concurrency, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now))
+            concurrency, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now, worker="one"))
         )
         self.sandboxes = Sandboxes()
         self.threads = Threads(self.worker_state, self.sandboxes)
@@ -150,6 +150,28 @@ def test_a_slot_left_to_a_job_that_is_cancelled_then_goes_to_a_coroutine(runners
     runners.withdraw(threaded)
     second.wait_until_reached()
     second.open()
+
+
+@pytest.mark.parametrize("concurrency", [1], indirect=True)
+def test_a_coroutine_that_is_late_to_end_without_its_lease_is_settled_like_any_other(
+    runners: Runners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.runtime.worker.event_loop._GRACE", 0.05)
+    state, begins = runners.worker_state, threading.Event()
+
+    async def late() -> None:
+        begins.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            while not state.slots:
+                await asyncio.sleep(0.01)
+            raise
+
+    [attempt] = runners.place(late)
+    assert begins.wait(PATIENCE)
+    runners.withdraw(attempt)
+    eventually(lambda: list(state.done) == [attempt], "an outcome, so that the worker forgets the attempt")
 
 
 @pytest.mark.parametrize("concurrency", [2], indirect=True)

@@ -168,15 +168,19 @@ class EventLoop:
         if run is None:
             return  # abandoned meanwhile
         run.abort = None  # the run still waits to be settled; its task can be freed now
-        if run.stage is Stage.ABANDONED:
-            self._worker_state.end(run, release(run.claim, "its lease was lost", self._worker_state.now()))
-        elif run.stage is Stage.STARTED:  # it ended without an outcome
+        self._end_abandoned(run, task)
+        if run.stage is Stage.STARTED:  # it ended without an outcome
             cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
             error = cancelled if task.cancelled() else task.exception() or cancelled
             last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
             self._ending_tasks.add(last)
             last.add_done_callback(self._ending_tasks.discard)
         self._return_slot(run)
+
+    def _end_abandoned(self, run: Attempt, _: asyncio.Task[None]) -> None:
+        """End a run that lost its lease and has no outcome; else the worker would never forget it."""
+        if run.stage is Stage.ABANDONED:
+            self._worker_state.end(run, release(run.claim, "its lease was lost", self._worker_state.now()))
 
     async def _end_failed(self, run: Attempt, error: BaseException) -> None:
         self._worker_state.end(run, await self._failure(run, error))
@@ -187,6 +191,7 @@ class EventLoop:
         if run is not None:
             text = "job %s (%s) ignores its cancellation; its slot is freed"
             log.error(text, run.claim.id, run.claim.task, extra=run.about)
+            task.add_done_callback(partial(self._end_abandoned, run))
             self._return_slot(run)
 
     def _return_slot(self, run: Attempt) -> None:
