@@ -141,9 +141,10 @@ def test_an_outcome_the_store_refuses_fails_its_job_alone(
         return exchange(outcomes, *rest, **named)
 
     monkeypatch.setattr(app.engine, "exchange", picky)
-    with app.worker(concurrency=1):
+    with app.worker(concurrency=1) as worker:
         # Not as late as an idle worker looks by itself.
         assert [job.wait(30) for job in jobs] == ["completed", "completed", "failed", "completed", "completed"]
+        eventually(lambda: (worker.completed, worker.failed) == (4, 1), "the count of the failed one among the failed")
     assert jobs[2].reason == "unstorable_outcome"
     assert jobs[2].errors[0].message == "this one can't be written"
 
@@ -167,6 +168,23 @@ def test_a_store_that_goes_away_while_outcomes_are_sorted_out_loses_none_of_them
     with app.worker(concurrency=5):
         assert [job.wait(PATIENCE) for job in jobs] == ["completed", "completed", "failed", "completed", "completed"]
     assert app.jobs.count(state="running") == 0
+
+
+def test_claims_are_released_after_an_odd_error_while_the_results_for_them_are_read(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = app.task(name="give")(lambda: 7).enqueue()
+    child = app.task(name="take")(lambda value: value).enqueue(parent)
+    read, errors = app.engine.flow_store.parent_results, iter([RuntimeError("odd")])
+
+    def odd(ids: Any) -> Any:
+        if (error := next(errors, None)) is not None:
+            raise error
+        return read(ids)
+
+    monkeypatch.setattr(app.engine.flow_store, "parent_results", odd)
+    with app.worker():
+        assert child.result(PATIENCE) == 7
 
 
 @pytest.mark.engines("sqlite")

@@ -118,6 +118,17 @@ def test_coroutines_cancelled_by_another_job_have_failed_and_keep_no_slot(app: H
         assert still_works(app)
 
 
+def test_a_success_that_the_store_refuses_is_not_counted(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    job = app.task(name="late")(gate.pass_through).enqueue()
+    with app.worker() as worker:
+        gate.wait_until_reached()
+        assert job.cancel()
+        gate.open()
+        eventually(lambda: "late succeed was refused" in caplog.text, "the refusal")
+        assert worker.completed == 0
+
+
 def test_a_coroutine_that_ignores_its_cancellation_loses_its_slot(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,9 @@ class WorkerExchange:
             log.warning("can't read the parent results of %d jobs, releasing them: %s", len(with_refs), error)
             self.give_back(with_refs)
             return self.planned([attempt for attempt in attempts if not has_result_refs(attempt.claim)])
+        except Exception:
+            self.give_back(attempts)  # otherwise the heartbeat would renew their leases, and nothing would run them
+            raise
         runnable = []
         for attempt, found in zip(attempts, planned, strict=True):
             if isinstance(found, tuple):
@@ -268,13 +271,14 @@ class WorkerExchange:
 
     def _settled(self, done: list[Attempt], refused: list[Outcome]) -> None:
         finished: list[Attempt] = []
+        lost = {outcome.lease for outcome in refused}
         for attempt in done:
             self._worker_state.settled(attempt)
-            state = attempt.outcome.state
+            state, is_accepted = attempt.outcome.state, not (lost and attempt.lease in lost)
             if state is State.COMPLETED:
-                self.completed += 1
+                self.completed += is_accepted
             elif state in (State.FAILED, State.RETRYING):
-                self.failed += state is State.FAILED
+                self.failed += is_accepted and state is State.FAILED
                 log_failure(attempt, self._worker_id)
                 continue
             if attempt.started:
@@ -308,7 +312,8 @@ class WorkerExchange:
             raise
         except Exception as error:
             log.exception("job %s: can't store its outcome; recording the job as failed", attempt.claim.id)
-            failed = outcomes.with_dead_letter([_unstorable(attempt.outcome, error)], self._dead_letters)
+            attempt.outcome = _unstorable(attempt.outcome, error)
+            failed = outcomes.with_dead_letter([attempt.outcome], self._dead_letters)
             refused = self._engine.exchange(failed, request).refused
         self._settled([attempt], refused)
 

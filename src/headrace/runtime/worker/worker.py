@@ -332,8 +332,9 @@ class Worker:
     def _is_idle(self) -> bool:
         """Whether nothing runs or waits to be sent. A draining worker is never idle."""
         worker_state, exchange = self._worker_state, self._exchange
-        is_busy = worker_state.held() or worker_state.done or worker_state.notes or exchange.has_events
-        return not (self._drain or self._at_most or is_busy)
+        if self._drain or self._at_most or worker_state.has_jobs():
+            return False
+        return not (worker_state.done or worker_state.notes or exchange.has_events or worker_state.held())
 
     def _pause(self, next_at: int | None) -> float:
         until_then = max(self._maintain_at - time.monotonic(), 0.0)
