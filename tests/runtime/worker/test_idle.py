@@ -118,7 +118,7 @@ def test_a_handler_waits_for_a_ring_and_does_not_poll(app: Headrace, time: Time)
         run.open()
 
     def listen(seconds: float) -> None:
-        listener._stopping = Until(time, time.seconds + seconds)
+        listener._ending = Until(time, time.seconds + seconds)
         listener._listen()
 
     listen(300.0)
