@@ -25,7 +25,7 @@ _REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
 _BEHIND_AFTER = 60.0
 _SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
 _RECHECK = 5.0  # seconds after which the pause factor is read again
-_LONGEST_PAUSE = 3600.0  # seconds, unless the task itself asks for more: a setting may be an hour already
+_LONGEST_PAUSE = 36_000.0  # seconds, unless the task itself asks for more: a setting may be an hour or a day
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 _LONGEST_PIECE = 600.0  # seconds: no piece should take this long, not even of an archive on a slow disk
 
