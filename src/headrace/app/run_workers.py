@@ -32,7 +32,9 @@ def run_until_stopped(make: Callable[[], Worker], settings: Settings, engine: En
         return _run_here(make, settings)
     if spool is not None:
         spool.pause()  # the workers forward; its thread here would reconnect
-    engine.close()  # no connection may cross the fork
+    # No connection may cross the fork. A closed memory:// store is gone with its jobs; SQLite closes its own at a fork.
+    if engine.url != "memory://":
+        engine.close()
     show, patience = _endpoints(settings), 2 * settings.lease
     return Supervisor(make, settings.processes, settings.shutdown_timeout, show=show, patience=patience).run()
 

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.unique_rules import InsertResult
 from headrace.engines.postgres import connections as module
 from headrace.engines.postgres import health
@@ -508,6 +509,24 @@ def test_an_insert_that_is_repeated_does_not_take_anothers_job_for_its_own(
     with pytest.raises(DuplicateJob):
         engine.insert([new_job("newer"), new_job("taken")], all_or_nothing=True, now=NOW)
     assert sorted(states(engine)) == ["first", "new", "taken"]
+
+
+def test_dependencies_alone_do_not_count_as_stored_after_a_lost_answer(
+    engine: PostgresEngine, server: ConnectionPool
+) -> None:
+    engine.insert([new_job("second")], now=NOW)
+    edge = Dependency("first", "second")
+
+    def lose(act: Callable[[Connection], Any]) -> Any:
+        raise ConnectionLost("cut before the commit")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "transact", lose)
+        with pytest.raises(ConnectionLost):
+            engine.insert([], edges=[edge], now=NOW)
+    for _ in range(2):
+        engine.insert([], edges=[edge], now=NOW)
+    assert [(found.parent, found.child) for found in engine.flow_store.edges(["second"])] == [("first", "second")]
 
 
 # -- what a user is told

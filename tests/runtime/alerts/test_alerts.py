@@ -390,6 +390,7 @@ def test_the_store_reports_its_current_gauges(app: Headrace, clock: VirtualClock
     assert (read("fullness", queue="mail"), read("fullness", queue="slow"), read("fullness")) == (0.2, None, 0.2)
     assert (read("workers"), read("workers", queue="mail"), read("workers_healthy")) == (0, 0, None)
     assert (read("dead"), read("dead_entered", 60_000), read("schedule_errors")) == (0, 0, 0)
+    assert read("schedules") == 0
     assert (read("partition_errors"), read("archive_errors"), read("stale")) == (0, None, None)
     assert (read("store_bytes") or 0) > 0
     assert read("error_rate", 60_000) is None, "nothing was measured"

@@ -8,12 +8,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from headrace import Worker
+from headrace import Headrace, Worker
 from headrace.runtime.worker.supervisor import Supervisor
+from tests.support.processes import Child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -116,3 +118,18 @@ def test_without_memory_for_a_process_it_is_tried_again(
     monkeypatch.setattr(os, "fork", refuse)
     assert supervisor.run() == 0
     assert "trying again in 0.2 s" in ends.messages[0]
+
+
+def test_worker_processes_find_the_jobs_that_a_store_in_memory_had_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Headrace("memory://") as app:
+        job = app.task(name="noop")(lambda: "done").enqueue()
+
+        def run() -> object:
+            child = Child(lambda _: app.run_worker(drain=True))
+            code = child.hear()
+            child.end()
+            return code
+
+        monkeypatch.setattr("headrace.app.run_workers.Supervisor", lambda *_, **__: SimpleNamespace(run=run))
+        assert app.run_worker(processes=2) == 0
+        assert job.result(0) == "done"

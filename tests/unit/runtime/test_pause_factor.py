@@ -158,3 +158,14 @@ def test_a_failed_task_is_retried_in_time_whatever_the_pause_factor() -> None:
     failing = Failing()
     step_store = MaintenanceLoop([failing], pause_factor=lambda maintenance_task: 100.0)
     assert step_store._due_at((0.0, step_store._guarded(failing), failing)) == 1.0
+
+
+def test_a_pause_grows_to_ten_hours_and_one_that_is_longer_stays() -> None:
+    class Task:
+        def do(self) -> float:
+            return 0.0
+
+    task = Task()
+    step_store = MaintenanceLoop([task], pause_factor=lambda maintenance_task: 60.0)
+    due_at = [step_store._due_at((0.0, pause, task)) for pause in (1.0, 60.0, 3600.0, 86_400.0)]
+    assert due_at == [60.0, 3600.0, 36_000.0, 86_400.0]

@@ -146,7 +146,8 @@ class PostgresEngine:
         try:
             results, effects = self.write(store)
         except ConnectionLost:
-            if not insert.is_graph or not self._inserts.stored(jobs).issuperset(job.id for job in jobs):
+            # Dependencies alone leave no job to look for; the caller may repeat them.
+            if not (insert.is_graph and jobs) or not self._inserts.stored(jobs).issuperset(job.id for job in jobs):
                 raise
             results, effects = results_of(jobs, [True] * len(jobs)), Wakeups(work=True, done=True)
         except DuplicateJob:

@@ -108,9 +108,9 @@ class JobEngine(Protocol):
         processes and within the call.
 
         `edges` are dependencies of these jobs on each other and on existing ones; with them or a flow the call is all
-        or nothing, and `unique` is empty. New children and existing ones that have not started wait, unless all
-        parents have finished. A finished child, an unknown job and a cycle raise InvalidJob, and an id may be taken by
-        this very call if its answer was lost.
+        or nothing, and `unique` is empty. New children and existing ones that have not started wait; a dependency on a
+        finished parent is decided at once, as at that parent's end. A finished child, an unknown job and a cycle raise
+        InvalidJob; a taken id raises DuplicateJob, unless this very call stored all before and its answer was lost.
         """
         ...
 

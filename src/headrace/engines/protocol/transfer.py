@@ -45,8 +45,9 @@ class Transfer(Protocol):
         """Store records of one type as they are, unless they exist; how many jobs or dead letters were new.
 
         Jobs follow the existing ones in this order and do not keep their `seq`. Queues replace the settings of existing
-        ones, dependencies need both of their jobs, and none is decided. Occurrences come the oldest first. With an
-        `origin` the store status must say that jobs arrive from there; otherwise this raises CopyFinished, because
-        copied jobs may have run and been deleted since. A store that has moved raises StoreMoved.
+        ones, dependencies need both of their jobs, and none is decided. Occurrences come the oldest first. For jobs and
+        dead letters with an `origin`, the store status must say that they arrive from there; otherwise this raises
+        CopyFinished, because copied jobs may have run and been deleted since. Other jobs are refused with StoreMoved by
+        a store that has moved.
         """
         ...

@@ -181,7 +181,7 @@ class AlertInputs:
         return self._store_load.clients
 
     def _schedules(self) -> float:
-        return len(self._engine.schedule_store.all())
+        return self._engine.schedule_store.count()
 
     def _busy(self) -> float | None:
         return self._store_load.busy

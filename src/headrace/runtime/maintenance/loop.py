@@ -25,6 +25,7 @@ _REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
 _BEHIND_AFTER = 60.0
 _SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
 _RECHECK = 5.0  # seconds after which the pause factor is read again
+_LONGEST_PAUSE = 36_000.0  # seconds, unless the task itself asks for more: a setting may be an hour or a day
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 _LONGEST_PIECE = 600.0  # seconds: no piece should take this long, not even of an archive on a slow disk
 
@@ -97,7 +98,7 @@ class MaintenanceLoop:
         done_at, pause, maintenance_task = wanted
         if not pause or maintenance_task in self._failing:
             return done_at + pause
-        return done_at + pause * self._pause_factor(maintenance_task)
+        return done_at + min(pause * self._pause_factor(maintenance_task), max(pause, _LONGEST_PAUSE))
 
     def _rest_after(self, maintenance_task: MaintenanceTask, pause: float, began: float) -> float:
         """How many times the duration of a piece to rest after it."""
