@@ -297,3 +297,28 @@ def run_scan(app: Headrace, settings: Settings) -> None:
     maintenance_task.do()  # chooses its moment
     while maintenance_task.do() == 0.0:
         pass
+
+
+def test_retention_rests_while_nothing_happens_and_goes_on_with_the_first_event() -> None:
+    clock = VirtualClock()
+    with Headrace("memory://", clock=clock) as app:
+        maintenance_task = RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive)
+
+        def runs() -> int:
+            before = last_run(app.engine.document_store)
+            while not maintenance_task.do():
+                pass
+            return int(last_run(app.engine.document_store) != before)
+
+        assert runs() == 1
+        clock.advance(60)
+        assert runs() == 1, "the first one has created partitions"
+        ran = []
+        for _ in range(31):
+            clock.advance(60)
+            ran.append(runs())
+        assert sum(ran[:29]) == 0, "nothing has happened"
+        assert sum(ran[29:]) == 1, "half an hour is over"
+        app.enqueue("work")
+        clock.advance(60)
+        assert runs() == 1

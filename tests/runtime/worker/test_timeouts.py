@@ -203,6 +203,9 @@ def test_an_async_backoff_function_is_asked_about_a_timeout_too(app: Headrace, w
 @pytest.mark.slow
 def test_a_process_over_time_is_killed_however_stubborn(app: Headrace, worker: Worker, folder: Path) -> None:
     started = folder / "started"
+    app.task(isolation="process")(shop.pid).enqueue().result(
+        PATIENCE
+    )  # starts the process, which takes long under load
     task = app.task(isolation="process", timeout=3, retry=0)(shop.ignore_everything_for_ever)
     job = task.enqueue(str(started))
     eventually(lambda: started.exists() and started.read_text(), "the start")

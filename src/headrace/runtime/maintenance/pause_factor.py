@@ -15,14 +15,12 @@ from headrace.runtime.maintenance.housekeeping import Housekeeping
 from headrace.runtime.maintenance.loop import MaintenanceTask
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 from headrace.runtime.metrics.collector import MetricsCollector
-from headrace.runtime.retention.sweep_task import RetentionTask
 
 _IDLE_AFTER = 60.0  # seconds
 _IDLE, _OTHERS, _OWN = 12.0, 10.0, 12.0
 _IDLE_OF: dict[type[MaintenanceTask], float] = {
     MetricsCollector: 22.0,
     Housekeeping: 30.0,
-    RetentionTask: 60.0,  # finished jobs stay for days
 }
 _CHECK_EVERY, _CHECK_EVERY_IF_IDLE = 60.0, 600.0
 

@@ -24,6 +24,7 @@ log = logging.getLogger("headrace.maintenance")
 
 _TOO_LONG = 180.0  # seconds
 _RECORD_EVERY, _RECORD_HOLDS = 5_000, 20_000
+_QUIET_FACTOR = 30  # how many times the pause to wait after a run that found nothing, while there are no new events
 _IDLE_FACTOR = 10  # how many times the duration of a run that found nothing to wait until the next one
 
 
@@ -46,11 +47,16 @@ class RetentionTask:
         self._sweep: RetentionSweep | None = None
         self._pieces: Iterator[None] | None = None
         self._error: str | None = None  # kept until a run ends
+        self._newest: str | None = None  # the newest event when the run began
+        self._quiet: tuple[int, str] | None = None  # when a run began that found nothing, and the newest event then
 
     def do(self) -> float:
         self._removals.note()
-        if self._pieces is None and not self._begin():
-            return min(self._every, _RECORD_HOLDS / 1000)
+        if self._pieces is None:
+            if self._is_quiet():
+                return self._every
+            if not self._begin():
+                return min(self._every, _RECORD_HOLDS / 1000)
         began = time.perf_counter()
         try:
             next(self._pieces or iter(()))
@@ -58,7 +64,7 @@ class RetentionTask:
             self._pieces = None
             return self._end()
         except Exception as error:
-            self._pieces = None  # an interrupted run begins anew
+            self._pieces = self._quiet = None  # an interrupted run begins anew
             self._error = error_text(error)
             self._record(_RECORD_HOLDS)
             self._report(self._error)
@@ -67,6 +73,14 @@ class RetentionTask:
         if self._engine.clock.now() >= self._recorded_at + _RECORD_EVERY:
             self._record(_RECORD_HOLDS)
         return 0.0
+
+    def _is_quiet(self) -> bool:
+        """Whether the next run can wait: the last one found nothing to do, and nothing has happened since."""
+        self._newest = self._engine.events.last() if self._settings.events else None
+        if self._quiet is None or self._newest is None:
+            return False
+        began, newest = self._quiet
+        return newest == self._newest and 0 <= self._engine.clock.now() - began < _QUIET_FACTOR * to_ms(self._every)
 
     def _begin(self) -> bool:
         now, last = self._engine.clock.now(), last_run(self._engine.document_store)
@@ -85,7 +99,9 @@ class RetentionTask:
         pause, self._error = self._every, None
         if self._counts.anything:
             log.info("%s in %.1f s", _format_counts(self._counts), took)
+            self._quiet = None
         else:
+            self._quiet = None if self._newest is None else (self._began, self._newest)
             pause = max(pause, self._worked * _IDLE_FACTOR)
         if took > _TOO_LONG:
             log.warning(
