@@ -194,7 +194,7 @@ def _runner(alias: str, task: Any) -> Callable[..., Any]:
 
 
 def _context(alias: str, task: Any) -> tuple[Any, ...]:
-    """The context that the task takes, if it does. Receivers of `task_started` are told."""
+    """The context that the task takes, if it does. It also sends `task_started`."""
     is_received = has_receivers(signals.task_started)
     if not task.takes_context and not is_received:
         return ()

@@ -1,6 +1,6 @@
 """Django's signals in a worker: `task_started` before the function runs, `task_finished` once the outcome is stored.
 
-They are sent only if somebody receives them: the receivers of Django itself only write log lines, as headrace does.
+They are sent only if a project connects a receiver: those of Django itself only write log lines, as headrace does.
 """
 
 from __future__ import annotations
