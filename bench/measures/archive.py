@@ -83,7 +83,7 @@ def _cycles(ground: Ground) -> Readings:
             ground.place.rest(store.url)
             with open_subject(store.url, store.durability).app as app:
                 archived = sum(one.bytes for one in app.lifecycle.partitions()) if ground.engine == "postgres" else 0
-                sizes.append(int(app.engine.maintenance.facts()["size"]) - archived)
+                sizes.append(int(app.engine.maintenance.facts().details["size"]) - archived)
     return {"growth": sizes[-1] / max(sizes[_SETTLED - 1], 1)}
 
 

@@ -135,6 +135,7 @@ class JobRecord(TypedDict):
     attempt: int
     max_attempts: int
     created_at: str
+    updated_at: str
     run_at: str
     expires_at: str | None
     started_at: str | None
@@ -193,17 +194,12 @@ class DependencyRecord(TypedDict):
 class JobRequest(TypedDict):
     """A call of a task, with the options of `using()`: times in seconds; omitted options follow the task."""
 
-    task: str
-    args: NotRequired[list[Any]]
-    kwargs: NotRequired[dict[str, Any]]
     queue: NotRequired[str]
     priority: NotRequired[int]
     delay: NotRequired[float]
     run_at: NotRequired[str]
     expires: NotRequired[float]
     timeout: NotRequired[float | None]
-    retry: NotRequired[int | NewRetry]
-    unique: NotRequired[bool | NewUnique]
     idempotency_key: NotRequired[str]
     job_id: NotRequired[str]
     tags: NotRequired[list[str] | dict[str, str]]
@@ -219,6 +215,11 @@ class JobRequest(TypedDict):
     remove_on_complete: NotRequired[bool | int]
     remove_on_fail: NotRequired[bool | int]
     isolation: NotRequired[Literal["async", "process", "thread"]]
+    task: str
+    args: NotRequired[list[Any]]
+    kwargs: NotRequired[dict[str, Any]]
+    retry: NotRequired[int | NewRetry]
+    unique: NotRequired[bool | NewUnique]
 
 
 class NewRetry(TypedDict):
@@ -366,16 +367,16 @@ class QueueRecord(TypedDict):
     oldest_pending: str | None
     workers: int
     starts_left: int | None
-    rules: QueueRulesRecord
+    rules: QueueRuleFields
 
 
-class QueueRulesRecord(TypedDict):
+class QueueRuleFields(TypedDict):
     """The rules of a queue; null is no rule."""
 
+    max_length: NotRequired[int | None]
     weight: NotRequired[int | None]
     strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
     ageing: NotRequired[float | None]
-    max_length: NotRequired[int | None]
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
     concurrency: NotRequired[int | None]
@@ -387,10 +388,10 @@ class QueueRulesRecord(TypedDict):
 class QueueChange(TypedDict):
     """Rules to change: null removes a rule, omitted rules stay."""
 
+    max_length: NotRequired[int | None]
     weight: NotRequired[int | None]
     strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
     ageing: NotRequired[float | None]
-    max_length: NotRequired[int | None]
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
     concurrency: NotRequired[int | None]
@@ -402,22 +403,22 @@ class QueueChange(TypedDict):
 class TaskRecord(TypedDict):
     """A task: whether its code is known to the web process, and its rules."""
 
-    task: str
-    known: bool
-    paused: NotRequired[bool]
-    strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
     concurrency: NotRequired[int | None]
+    strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
+    task: str
+    known: bool
+    paused: NotRequired[bool]
 
 
 class TaskChange(TypedDict):
     """Rules to change: null removes a rule, omitted rules stay."""
 
-    strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
     concurrency: NotRequired[int | None]
+    strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
 
 
 class WorkerInfo(TypedDict):
@@ -495,17 +496,13 @@ class ScheduleRecord(TypedDict):
 class NewSchedule(TypedDict):
     """A new schedule: a call, a timing with exactly one of cron, every (seconds) and at, and options of its jobs."""
 
-    id: str
-    task: str
-    args: NotRequired[list[Any]]
-    kwargs: NotRequired[dict[str, Any]]
     cron: NotRequired[str]
     every: NotRequired[float]
     at: NotRequired[str]
     tz: NotRequired[str]
-    start: NotRequired[str]
-    end: NotRequired[str]
-    limit: NotRequired[int]
+    start: NotRequired[str | None]
+    end: NotRequired[str | None]
+    limit: NotRequired[int | None]
     jitter: NotRequired[float]
     dst_gap: NotRequired[Literal["shift", "skip"]]
     dst_overlap: NotRequired[Literal["both", "first", "last"]]
@@ -513,13 +510,17 @@ class NewSchedule(TypedDict):
     catch_up_limit: NotRequired[int]
     catch_up_window: NotRequired[float]
     overlap: NotRequired[Literal["allow", "queue", "skip"]]
+    id: str
+    task: str
+    args: NotRequired[list[Any]]
+    kwargs: NotRequired[dict[str, Any]]
     immediate: NotRequired[bool]
     queue: NotRequired[str]
     priority: NotRequired[int]
     timeout: NotRequired[float | None]
-    retry: NotRequired[int | NewRetry]
-    tags: NotRequired[list[str]]
+    tags: NotRequired[list[str] | dict[str, str]]
     metadata: NotRequired[dict[str, Any]]
+    retry: NotRequired[int | NewRetry]
 
 
 class ScheduleRun(TypedDict):
@@ -536,9 +537,6 @@ class ScheduleRun(TypedDict):
 class ScheduleChange(TypedDict):
     """Fields to change; a timing has exactly one of cron, every (seconds) and at."""
 
-    task: NotRequired[str]
-    args: NotRequired[list[Any]]
-    kwargs: NotRequired[dict[str, Any]]
     cron: NotRequired[str]
     every: NotRequired[float]
     at: NotRequired[str]
@@ -553,6 +551,9 @@ class ScheduleChange(TypedDict):
     catch_up_limit: NotRequired[int]
     catch_up_window: NotRequired[float]
     overlap: NotRequired[Literal["allow", "queue", "skip"]]
+    task: NotRequired[str]
+    args: NotRequired[list[Any]]
+    kwargs: NotRequired[dict[str, Any]]
     queue: NotRequired[str]
     priority: NotRequired[int]
 
@@ -863,8 +864,6 @@ class LifecyclePolicy(TypedDict):
 class PolicyChange(TypedDict):
     """Terms to set for a task or a queue: seconds, null for no limit, "default" to remove a term set before."""
 
-    task: NotRequired[str | None]
-    queue: NotRequired[str | None]
     max_scheduled: NotRequired[float | str | None]
     max_waiting: NotRequired[float | str | None]
     max_pending: NotRequired[float | str | None]
@@ -878,6 +877,8 @@ class PolicyChange(TypedDict):
     archive: NotRequired[bool | str]
     remove_on_complete: NotRequired[bool | int | str]
     remove_on_fail: NotRequired[bool | int | str]
+    task: NotRequired[str | None]
+    queue: NotRequired[str | None]
 
 
 class MetricsSnapshot(TypedDict):
@@ -1059,7 +1060,7 @@ class AlertRule(TypedDict):
     for_: float
     cooldown: float
     severity: Literal["critical", "info", "warning"]
-    per: list[str]
+    per: list[Literal["queue", "reason", "task", "worker"]]
     labels: dict[str, str]
     notify: list[str] | None
     summary: str | None
@@ -1074,40 +1075,40 @@ class AlertRule(TypedDict):
 class NewRule(TypedDict):
     """A new rule."""
 
-    name: str
     when: NotRequired[str]
-    metric: NotRequired[str]
-    op: NotRequired[str]
-    threshold: NotRequired[float]
-    window: NotRequired[float]
     for_: NotRequired[float]
     cooldown: NotRequired[float]
     severity: NotRequired[Literal["critical", "info", "warning"]]
-    per: NotRequired[list[Literal["queue", "task", "worker"]]]
+    per: NotRequired[list[Literal["queue", "reason", "task", "worker"]]]
     labels: NotRequired[dict[str, str]]
     notify: NotRequired[list[str] | None]
     summary: NotRequired[str | None]
     runbook: NotRequired[str | None]
     enabled: NotRequired[bool]
+    metric: NotRequired[str]
+    op: NotRequired[str]
+    threshold: NotRequired[float]
+    window: NotRequired[float]
+    name: str
 
 
 class RuleFields(TypedDict):
     """Fields of a rule: `when`, or `metric`, `op`, `threshold` and `window`; times in seconds."""
 
     when: NotRequired[str]
-    metric: NotRequired[str]
-    op: NotRequired[str]
-    threshold: NotRequired[float]
-    window: NotRequired[float]
     for_: NotRequired[float]
     cooldown: NotRequired[float]
     severity: NotRequired[Literal["critical", "info", "warning"]]
-    per: NotRequired[list[Literal["queue", "task", "worker"]]]
+    per: NotRequired[list[Literal["queue", "reason", "task", "worker"]]]
     labels: NotRequired[dict[str, str]]
     notify: NotRequired[list[str] | None]
     summary: NotRequired[str | None]
     runbook: NotRequired[str | None]
     enabled: NotRequired[bool]
+    metric: NotRequired[str]
+    op: NotRequired[str]
+    threshold: NotRequired[float]
+    window: NotRequired[float]
 
 
 class AlertReading(TypedDict):
@@ -1159,10 +1160,6 @@ class AlertChannel(TypedDict):
 class NewChannel(TypedDict):
     """A new channel: `slack` and `webhook` need `url`, `email` needs `host` and `to`, `log` needs nothing."""
 
-    name: str
-    kind: Literal["email", "log", "slack", "webhook"]
-    severity: NotRequired[Literal["critical", "info", "warning"]]
-    enabled: NotRequired[bool]
     url: NotRequired[str]
     secret: NotRequired[str | None]
     host: NotRequired[str]
@@ -1172,6 +1169,10 @@ class NewChannel(TypedDict):
     password: NotRequired[str | None]
     sender: NotRequired[str | None]
     to: NotRequired[list[str]]
+    severity: NotRequired[Literal["critical", "info", "warning"]]
+    enabled: NotRequired[bool]
+    name: str
+    kind: Literal["email", "log", "slack", "webhook"]
 
 
 class TestOutcome(TypedDict):
@@ -1184,8 +1185,6 @@ class TestOutcome(TypedDict):
 class ChannelFields(TypedDict):
     """Fields of a channel; each kind uses its own."""
 
-    severity: NotRequired[Literal["critical", "info", "warning"]]
-    enabled: NotRequired[bool]
     url: NotRequired[str]
     secret: NotRequired[str | None]
     host: NotRequired[str]
@@ -1195,6 +1194,8 @@ class ChannelFields(TypedDict):
     password: NotRequired[str | None]
     sender: NotRequired[str | None]
     to: NotRequired[list[str]]
+    severity: NotRequired[Literal["critical", "info", "warning"]]
+    enabled: NotRequired[bool]
 
 
 class Event(TypedDict):

@@ -148,6 +148,7 @@ export interface JobRecord {
   attempt: number;
   max_attempts: number;
   created_at: string;
+  updated_at: string;
   run_at: string;
   expires_at: string | null;
   started_at: string | null;
@@ -202,17 +203,12 @@ export interface DependencyRecord {
 
 /** A call of a task, with the options of `using()`: times in seconds; omitted options follow the task. */
 export interface JobRequest {
-  task: string;
-  args?: Array<Json>;
-  kwargs?: Record<string, Json>;
   queue?: string;
   priority?: number;
   delay?: number;
   run_at?: string;
   expires?: number;
   timeout?: number | null;
-  retry?: number | NewRetry;
-  unique?: boolean | NewUnique;
   idempotency_key?: string;
   job_id?: string;
   tags?: Array<string> | Record<string, string>;
@@ -228,6 +224,11 @@ export interface JobRequest {
   remove_on_complete?: boolean | number;
   remove_on_fail?: boolean | number;
   isolation?: "async" | "process" | "thread";
+  task: string;
+  args?: Array<Json>;
+  kwargs?: Record<string, Json>;
+  retry?: number | NewRetry;
+  unique?: boolean | NewUnique;
 }
 
 /** A retry policy; times in seconds, errors by their dotted names. */
@@ -365,15 +366,15 @@ export interface QueueRecord {
   oldest_pending: string | null;
   workers: number;
   starts_left: number | null;
-  rules: QueueRulesRecord;
+  rules: QueueRuleFields;
 }
 
 /** The rules of a queue; null is no rule. */
-export interface QueueRulesRecord {
+export interface QueueRuleFields {
+  max_length?: number | null;
   weight?: number | null;
   strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
   ageing?: number | null;
-  max_length?: number | null;
   rate?: string | null;
   burst?: number | null;
   concurrency?: number | null;
@@ -384,10 +385,10 @@ export interface QueueRulesRecord {
 
 /** Rules to change: null removes a rule, omitted rules stay. */
 export interface QueueChange {
+  max_length?: number | null;
   weight?: number | null;
   strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
   ageing?: number | null;
-  max_length?: number | null;
   rate?: string | null;
   burst?: number | null;
   concurrency?: number | null;
@@ -398,21 +399,21 @@ export interface QueueChange {
 
 /** A task: whether its code is known to the web process, and its rules. */
 export interface TaskRecord {
-  task: string;
-  known: boolean;
-  paused?: boolean;
-  strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
   rate?: string | null;
   burst?: number | null;
   concurrency?: number | null;
+  strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
+  task: string;
+  known: boolean;
+  paused?: boolean;
 }
 
 /** Rules to change: null removes a rule, omitted rules stay. */
 export interface TaskChange {
-  strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
   rate?: string | null;
   burst?: number | null;
   concurrency?: number | null;
+  strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
 }
 
 /** A worker as of its last heartbeat. */
@@ -485,48 +486,6 @@ export interface ScheduleRecord {
 
 /** A new schedule: a call, a timing with exactly one of cron, every (seconds) and at, and options of its jobs. */
 export interface NewSchedule {
-  id: string;
-  task: string;
-  args?: Array<Json>;
-  kwargs?: Record<string, Json>;
-  cron?: string;
-  every?: number;
-  at?: string;
-  tz?: string;
-  start?: string;
-  end?: string;
-  limit?: number;
-  jitter?: number;
-  dst_gap?: "shift" | "skip";
-  dst_overlap?: "both" | "first" | "last";
-  catch_up?: "all" | "latest" | "limited" | "none";
-  catch_up_limit?: number;
-  catch_up_window?: number;
-  overlap?: "allow" | "queue" | "skip";
-  immediate?: boolean;
-  queue?: string;
-  priority?: number;
-  timeout?: number | null;
-  retry?: number | NewRetry;
-  tags?: Array<string>;
-  metadata?: Record<string, Json>;
-}
-
-/** The result of one occurrence of a schedule: enqueued, skipped or error. */
-export interface ScheduleRun {
-  at: string;
-  recorded_at: string;
-  status: "enqueued" | "error" | "skipped";
-  job_id: string | null;
-  detail: string | null;
-  skipped: number;
-}
-
-/** Fields to change; a timing has exactly one of cron, every (seconds) and at. */
-export interface ScheduleChange {
-  task?: string;
-  args?: Array<Json>;
-  kwargs?: Record<string, Json>;
   cron?: string;
   every?: number;
   at?: string;
@@ -541,6 +500,48 @@ export interface ScheduleChange {
   catch_up_limit?: number;
   catch_up_window?: number;
   overlap?: "allow" | "queue" | "skip";
+  id: string;
+  task: string;
+  args?: Array<Json>;
+  kwargs?: Record<string, Json>;
+  immediate?: boolean;
+  queue?: string;
+  priority?: number;
+  timeout?: number | null;
+  tags?: Array<string> | Record<string, string>;
+  metadata?: Record<string, Json>;
+  retry?: number | NewRetry;
+}
+
+/** The result of one occurrence of a schedule: enqueued, skipped or error. */
+export interface ScheduleRun {
+  at: string;
+  recorded_at: string;
+  status: "enqueued" | "error" | "skipped";
+  job_id: string | null;
+  detail: string | null;
+  skipped: number;
+}
+
+/** Fields to change; a timing has exactly one of cron, every (seconds) and at. */
+export interface ScheduleChange {
+  cron?: string;
+  every?: number;
+  at?: string;
+  tz?: string;
+  start?: string | null;
+  end?: string | null;
+  limit?: number | null;
+  jitter?: number;
+  dst_gap?: "shift" | "skip";
+  dst_overlap?: "both" | "first" | "last";
+  catch_up?: "all" | "latest" | "limited" | "none";
+  catch_up_limit?: number;
+  catch_up_window?: number;
+  overlap?: "allow" | "queue" | "skip";
+  task?: string;
+  args?: Array<Json>;
+  kwargs?: Record<string, Json>;
   queue?: string;
   priority?: number;
 }
@@ -825,8 +826,6 @@ export interface LifecyclePolicy {
 
 /** Terms to set for a task or a queue: seconds, null for no limit, "default" to remove a term set before. */
 export interface PolicyChange {
-  task?: string | null;
-  queue?: string | null;
   max_scheduled?: number | string | null;
   max_waiting?: number | string | null;
   max_pending?: number | string | null;
@@ -840,6 +839,8 @@ export interface PolicyChange {
   archive?: boolean | string;
   remove_on_complete?: boolean | number | string;
   remove_on_fail?: boolean | number | string;
+  task?: string | null;
+  queue?: string | null;
 }
 
 /** Metrics of a store: those of the last `window` seconds, and the gauges read at `sampled_at`. */
@@ -1006,7 +1007,7 @@ export interface AlertRule {
   for_: number;
   cooldown: number;
   severity: "critical" | "info" | "warning";
-  per: Array<string>;
+  per: Array<"queue" | "reason" | "task" | "worker">;
   labels: Record<string, string>;
   notify: Array<string> | null;
   summary: string | null;
@@ -1020,39 +1021,39 @@ export interface AlertRule {
 
 /** A new rule. */
 export interface NewRule {
-  name: string;
   when?: string;
-  metric?: string;
-  op?: string;
-  threshold?: number;
-  window?: number;
   for_?: number;
   cooldown?: number;
   severity?: "critical" | "info" | "warning";
-  per?: Array<"queue" | "task" | "worker">;
+  per?: Array<"queue" | "reason" | "task" | "worker">;
   labels?: Record<string, string>;
   notify?: Array<string> | null;
   summary?: string | null;
   runbook?: string | null;
   enabled?: boolean;
+  metric?: string;
+  op?: string;
+  threshold?: number;
+  window?: number;
+  name: string;
 }
 
 /** Fields of a rule: `when`, or `metric`, `op`, `threshold` and `window`; times in seconds. */
 export interface RuleFields {
   when?: string;
-  metric?: string;
-  op?: string;
-  threshold?: number;
-  window?: number;
   for_?: number;
   cooldown?: number;
   severity?: "critical" | "info" | "warning";
-  per?: Array<"queue" | "task" | "worker">;
+  per?: Array<"queue" | "reason" | "task" | "worker">;
   labels?: Record<string, string>;
   notify?: Array<string> | null;
   summary?: string | null;
   runbook?: string | null;
   enabled?: boolean;
+  metric?: string;
+  op?: string;
+  threshold?: number;
+  window?: number;
 }
 
 /** Whether a rule holds for these labels now, None without data, and the values. */
@@ -1099,10 +1100,6 @@ export interface AlertChannel {
 
 /** A new channel: `slack` and `webhook` need `url`, `email` needs `host` and `to`, `log` needs nothing. */
 export interface NewChannel {
-  name: string;
-  kind: "email" | "log" | "slack" | "webhook";
-  severity?: "critical" | "info" | "warning";
-  enabled?: boolean;
   url?: string;
   secret?: string | null;
   host?: string;
@@ -1112,6 +1109,10 @@ export interface NewChannel {
   password?: string | null;
   sender?: string | null;
   to?: Array<string>;
+  severity?: "critical" | "info" | "warning";
+  enabled?: boolean;
+  name: string;
+  kind: "email" | "log" | "slack" | "webhook";
 }
 
 /** Whether the test message was accepted, and the error if not. */
@@ -1122,8 +1123,6 @@ export interface TestOutcome {
 
 /** Fields of a channel; each kind uses its own. */
 export interface ChannelFields {
-  severity?: "critical" | "info" | "warning";
-  enabled?: boolean;
   url?: string;
   secret?: string | null;
   host?: string;
@@ -1133,6 +1132,8 @@ export interface ChannelFields {
   password?: string | null;
   sender?: string | null;
   to?: Array<string>;
+  severity?: "critical" | "info" | "warning";
+  enabled?: boolean;
 }
 
 /** Something that happened, as stored. `cursor` is where to continue behind it. */

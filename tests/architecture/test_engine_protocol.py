@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROTOCOL = Path(__file__).parents[2] / "src" / "headrace" / "engines" / "protocol"
-MOST_IN_CORE, MOST = 26, 103
+MOST_IN_CORE, MOST = 26, 75
 LONGEST = 9  # sentences of a contract, with the examples and the reasons in it
 SHARED = {"Bell", "WorkerLiveness"}  # implemented once, for all engines
 

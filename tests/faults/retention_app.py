@@ -16,7 +16,7 @@ def main(what: str) -> None:
             archive = app.lifecycle._archive._required_archive()
             now, week = app.clock.now(), 7 * 86_400_000
             for moment in range(now - 61 * week, now - 10 * week, week):
-                archive.drop(moment)
+                archive.update_partitions(moment, None, moment)
         else:
             for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(RetentionCounts()):
                 pass

@@ -129,8 +129,8 @@ def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(
         partitions = archive.partitions()
         assert {partition.jobs for partition in partitions} <= {20}
         assert archive.count(Filter()) == 20 * len(partitions)
-    dropped = archive.drop(now - 10 * WEEK)
+    dropped = archive.update_partitions(now - 10 * WEEK, None, now - 10 * WEEK).dropped
     eventually(lambda: len(archive.partitions()) == 10)
     assert archive.count(Filter()) == 200
-    assert archive.drop(now - 10 * WEEK) == []
+    assert archive.update_partitions(now - 10 * WEEK, None, now - 10 * WEEK).dropped == []
     assert dropped == sorted(dropped)

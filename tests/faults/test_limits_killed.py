@@ -37,7 +37,7 @@ def _pid(job: Job[Any]) -> int:
 
 def _running_for_real(app: Headrace, alive: list[Popen[bytes]], folders: dict[str, Path]) -> list[Job[Any]]:
     """The jobs that processes which live have begun. One that was only fetched is no loss if its worker is killed."""
-    leased = sum(jobs for *_, jobs in app.engine.rule_store.running(app.clock.now()))
+    leased = sum(jobs for *_, jobs in app.engine.rule_store.limit_state(now=app.clock.now()).running)
     assert leased <= MOST, "more have begun than may run"
     pids = {process.pid for process in alive}
     running = [job for job in app.jobs.find(state="running") if _pid(job) in pids]

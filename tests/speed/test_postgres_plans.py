@@ -40,7 +40,7 @@ HOT: dict[str, set[str]] = {
     **dict.fromkeys(
         ["stored_as_given", "existing_ids", "complete", "record_stale", "note_progress", "note_logs", "lost"], BY_ID
     ),
-    **dict.fromkeys(["get", "parent_results", "unfinished", "import_tags", "import_history", "import_logs"], BY_ID),
+    **dict.fromkeys(["get", "unfinished", "import_tags", "import_history", "import_logs"], BY_ID),
     **dict.fromkeys(["record_lost", "expire_lease", "release", "reaped", "record_moves"], BY_NUMBER),
     **dict.fromkeys(
         ["move_cancel", "move_revive", "move_promote_now", "ids_of", "update_job", "export_jobs"], BY_NUMBER

@@ -31,7 +31,6 @@ from headrace.core.jobs.unique_rules import Act, InsertResult, UniqueCondition, 
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.protocol.joined import JoinedTransaction
 
 NOW = 1_700_000_000_000
 LEASE = 30_000
@@ -110,9 +109,7 @@ def settle(engine: Engine, *outcomes: Outcome, now: int = NOW) -> list[Outcome]:
     return engine.exchange(outcomes, None, now=now).refused
 
 
-def insert_unique(
-    target: Engine | JoinedTransaction, candidates: Sequence[UniqueInsert], **how: Any
-) -> list[InsertResult]:
+def insert_unique(target: Engine, candidates: Sequence[UniqueInsert], **how: Any) -> list[InsertResult]:
     """Insert jobs under their unique rules."""
     rules = [candidate.rule for candidate in candidates]
     return target.insert([candidate.job for candidate in candidates], unique=rules, **how)
@@ -441,4 +438,4 @@ def one_by_one(engine: Engine, turns: int, **more: Any) -> list[str]:
 
 def running_jobs(engine: Engine, now: int = NOW) -> int:
     """How many jobs hold a live lease, as the desk tells it."""
-    return sum(jobs for *_, jobs in engine.rule_store.running(now))
+    return sum(jobs for *_, jobs in engine.rule_store.limit_state(now=now).running)

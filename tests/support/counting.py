@@ -34,9 +34,9 @@ def operations() -> Iterator[Count]:
     def counted_once(read: Callable[..., Any]) -> Callable[..., Any]:
         """However often it looks whether other tests have ended their transactions: see `engines`."""
 
-        def counting(*args: Any) -> Any:
+        def counting(*args: Any, **how: Any) -> Any:
             before = count.operations
-            found = read(*args)
+            found = read(*args, **how)
             count.operations = before + 1
             return found
 
@@ -50,6 +50,5 @@ def operations() -> Iterator[Count]:
             (SqliteDatabase, "_take_reader"),
         ):
             patch.setattr(place, name, counted(getattr(place, name)))
-        for name in ("read", "last"):
-            patch.setattr(SqlEventStore, name, counted_once(getattr(SqlEventStore, name)))
+        patch.setattr(SqlEventStore, "read", counted_once(SqlEventStore.read))
         yield count

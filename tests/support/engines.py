@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.sql.events import SqlEventStore
 from headrace.engines.sqlite import engine as sqlite_engine
@@ -185,19 +186,18 @@ def read_events_past_other_tests() -> None:
 
     def waiting(read: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(read)
-        def read_later(events: SqlEventStore, *arguments: Any) -> Any:
+        def read_later(events: SqlEventStore, *arguments: Any, **how: Any) -> Any:
             if server := getattr(events._database, "server", None):
                 deadline = time.monotonic() + PATIENCE
                 open_now = set(server.repeat(lambda db: db.execute(others).fetchall()))
                 while open_now and time.monotonic() < deadline:
                     time.sleep(0.001)
                     open_now &= set(server.repeat(lambda db: db.execute(others).fetchall()))
-            return read(events, *arguments)
+            return read(events, *arguments, **how)
 
         return read_later
 
     SqlEventStore.read = waiting(SqlEventStore.read)  # type: ignore[method-assign]
-    SqlEventStore.last = waiting(SqlEventStore.last)  # type: ignore[method-assign]
 
 
 def _partitions(db: Any, schema: str) -> list[str]:
@@ -340,7 +340,8 @@ class StoreUnderTest:
 
     def dead_letters(self) -> list[DeadLetter]:
         rows = sorted(
-            self.open().transfer.export_dead_letters("", 100_000), key=lambda row: (row.entered_at, row.job_id)
+            self.open().dead_letters.find(DeadLetterFilter(), 100_000, oldest_first=True),
+            key=lambda row: (row.entered_at, row.job_id),
         )
         return [DeadLetter(row.job_id, row.reason, row.status, msgspec.json.decode(row.snapshot)) for row in rows]
 

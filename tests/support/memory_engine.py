@@ -16,11 +16,13 @@ from msgspec.structs import asdict, replace
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.events.log import EventGroup
+from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.details import JobDetails
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST
 from headrace.core.jobs.light_rows import LEFT_OUT, LONG, LONGEST
+from headrace.core.jobs.queue_rules import QueueRow, StoreRules
 from headrace.core.jobs.records import (
     Claim,
     ClaimRequest,
@@ -36,7 +38,6 @@ from headrace.core.jobs.records import (
     NewJob,
     Outcome,
     QueueCount,
-    QueueRow,
     ReapedJob,
     RenewResult,
     WorkerRow,
@@ -371,8 +372,8 @@ class MemoryEngine:
     def ring(self, topic: str) -> None:
         self._store.ring(topic)
 
-    def migrate(self) -> list[str]:
-        return []
+    def migrate(self, *, dry_run: bool = False) -> MigrationResult:
+        return MigrationResult(1, 1, [])
 
     def close(self) -> None: ...
 
@@ -487,9 +488,9 @@ class MemoryQueries:
                 self._store.ring("work")
         return True
 
-    def queues(self) -> list[QueueRow]:
+    def rules(self) -> StoreRules:
         with self._store.lock:
-            return sorted(self._store.queues.values(), key=lambda row: row.name)
+            return StoreRules(sorted(self._store.queues.values(), key=lambda row: row.name), [])
 
     def pause_queue(self, name: str, paused: bool) -> None:
         with self._store.lock:

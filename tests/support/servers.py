@@ -339,9 +339,12 @@ def drop(url: str) -> None:
         db = postgres_connection(url)
         db.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(query["schema"])))
     else:
-        name = sql.Identifier(urlsplit(url).path.strip("/"))
+        name = urlsplit(url).path.strip("/")
+        # Not WITH (FORCE): only a superuser may force out an autovacuum worker. A plain DROP ends that by itself.
+        clients = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND usename = current_user"
         with psycopg.connect(_postgres.base(), autocommit=True) as db:
-            db.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+            db.execute(clients, [name])
+            db.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
     _left_on_others.discard(url)
 
 

@@ -82,6 +82,6 @@ def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
     keys = {row.id: key_of(row.host, row.pid) for row in rows}
     known = recent_stats(engine.document_store.get(KIND, sorted(set(keys.values()))), now) if rows else {}
     stalled: dict[str, list[str]] = {}
-    for stall in stalls.decode_stalls(engine.document_store.browse(stalls.KIND)) if rows else ():
+    for stall in stalls.decode_stalls(engine.document_store.get(stalls.KIND)) if rows else ():
         stalled.setdefault(stall.worker, []).append(stall.part)
     return [WorkerInfo.of(row, now, known.get(keys[row.id]), stalled.get(row.id, ())) for row in rows]

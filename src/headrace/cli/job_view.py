@@ -7,7 +7,7 @@ raise: an operator must be able to inspect the job.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from headrace.app.jobs import records
 from headrace.app.jobs.arguments import arguments_line
 from headrace.cli.output import Column, ago, stamp
+from headrace.cli.resource import Output, table
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.events.history import HistoryEntry
@@ -62,10 +63,6 @@ def _plain(job_record: records.JobRecord) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(job_record).items() if value is not msgspec.UNSET}
 
 
-def entry_record(entry: HistoryEntry) -> dict[str, Any]:
-    return msgspec.structs.asdict(entry)
-
-
 def log_record(line: LogEntry, job: Job[Any]) -> dict[str, Any]:
     return msgspec.structs.asdict(records.log_of(line, job))
 
@@ -75,6 +72,12 @@ def row(job: Job[Any], now: datetime) -> Sequence[str]:
     run = f"{job.attempt}/{job.max_attempts}"
     age, priority = ago(job.created_at, now), str(job.priority)
     return job.id, job.state, job.task, arguments_line(job), job.queue, run, age, priority, _detail(job, now)
+
+
+def listing(jobs: Sequence[Job[Any]], empty: str) -> Output:
+    """A table of jobs; with --json a list of their records."""
+    now = datetime.now(UTC)
+    return table(lambda: [record(job) for job in jobs], JOB_COLUMNS, (row(job, now) for job in jobs), empty)
 
 
 def entry_row(entry: HistoryEntry) -> Sequence[str]:

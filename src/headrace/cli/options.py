@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
+from headrace.core.fields import Field
 from headrace.core.jobs.states import State
 from headrace.core.settings.settings import choices_of
 from headrace.errors import ConfigError
 from headrace.runtime.context.logs import levels_in
 
 F = TypeVar("F", bound=Callable[..., Any])
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+_OPPOSITES = {"--enabled": "--disabled"}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
@@ -73,8 +76,10 @@ def shared(function: F) -> F:
     return function
 
 
-def as_json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+OUTPUT_OPTIONS = (as_json_option, *_SHARED)
+limit_option = click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
+by_option = click.option("--by", metavar="NAME", help="Your name, for the record.")
 
 
 def _log_level(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -106,6 +111,33 @@ _LOGS = (
 
 def yes_option(function: F) -> F:
     return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")(function)
+
+
+def field_options(fields: Iterable[Field], callback: Callback | None = None) -> Callable[[F], F]:
+    """An option for each field, read by the callback or, without one, by what the field is."""
+
+    def add(function: F) -> F:
+        for field in reversed(list(fields)):
+            function = _field_option(field, callback)(function)
+        return function
+
+    return add
+
+
+def _field_option(field: Field, callback: Callback | None) -> Callable[[F], F]:
+    name = f"--{field.name.rstrip('_').replace('_', '-')}"
+    how: dict[str, Any] = {"metavar": field.metavar, "help": field.help}
+    if callback is not None:
+        return click.option(name, field.name, callback=callback, **how)
+    if field.many:
+        return click.option(name, field.name, multiple=True, callback=names, **how)
+    if field.choices:
+        return click.option(name, field.name, type=click.Choice(field.choices), **how)
+    if field.kind is bool:
+        return click.option(f"{name}/{_OPPOSITES[name]}", field.name, default=None, **how)
+    if field.kind in (float, datetime):
+        return click.option(name, field.name, callback=duration if field.kind is float else moment, **how)
+    return click.option(name, field.name, type=field.kind, **how)
 
 
 # -- durations and moments

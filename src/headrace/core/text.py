@@ -1,4 +1,4 @@
-"""How an error shows a value: briefly, and without trusting it."""
+"""How messages show counts, and errors the values they name: briefly, and without trusting them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def a_kind(value: Any) -> str:
     """`a socket`, `an Order`."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 job`, `1,200 jobs`; with `many` if the plural is another."""
+    return f"1 {one}" if count == 1 else f"{count:,} {many or one + 's'}"
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

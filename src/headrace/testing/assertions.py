@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace import Headrace, Job, Task
-from headrace.core.text import short
+from headrace.core.text import counted, short
 from headrace.errors import CorruptPayload
 
 AnyTask = Task[..., Any, Any] | Callable[..., Any] | str
@@ -70,7 +70,7 @@ def assert_enqueued(
     found = len(enqueued(app, task, args=args, kwargs=kwargs, queue=queue, **options))
     if found == count or (count is None and found):
         return
-    expected = "at least 1 job" if count is None else _number(count)
+    expected = "at least 1 job" if count is None else counted(count, "job")
     such = _such(_name(app, task), args, kwargs, {"queue": queue, **options})
     raise AssertionError(f"expected {expected} {such}, found {found}\n{_instead(app)}")
 
@@ -125,10 +125,6 @@ def _is_call(app: Headrace, job: Job[Any], call: tuple[tuple[Any, ...], dict[str
 
 
 # -- assertion messages
-
-
-def _number(count: int) -> str:
-    return f"{count} job" if count == 1 else f"{count} jobs"
 
 
 def _such(name: str, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]) -> str:

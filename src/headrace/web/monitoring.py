@@ -24,7 +24,7 @@ async def healthz(request: Request) -> JSONResponse:
 async def readyz(request: Request) -> JSONResponse:
     """Readiness: the store responds and has the schema version of this headrace."""
     try:
-        await run_in_threadpool(context_of(request.scope).app.engine.queries.queues)
+        await run_in_threadpool(context_of(request.scope).app.engine.queries.rules)
     except HeadraceError as error:
         log.warning("not ready: %s", error)
         return JSONResponse({"status": "unavailable"}, 503, {"retry-after": "5"})

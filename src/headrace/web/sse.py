@@ -23,6 +23,7 @@ from headrace.app.app import Headrace
 from headrace.core.events.event import EventFilter, page_of
 from headrace.core.events.log import EventGroup, events_of
 from headrace.errors import HeadraceError
+from headrace.runtime.event_log import last_cursor
 from headrace.runtime.events.follow import EventBell
 from headrace.runtime.process.stop_signals import on_stop_signal, server_is_ending
 
@@ -171,7 +172,7 @@ class LiveFeed:
 
     async def missed(self, stream_format: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
         """The events after a cursor, and where to continue; without a cursor only that."""
-        seen = await run_sync(self._app.engine.events.last) if after is None else await self._not_ahead(after)
+        seen = await run_sync(last_cursor, self._app.engine.events) if after is None else await self._not_ahead(after)
         size = 0
         async for reached, chunk in self._missed(stream_format, seen, None):
             seen = reached
@@ -191,7 +192,7 @@ class LiveFeed:
 
         A listener at such a cursor would get nothing; if it is the first, which sets the reader's start, so would all.
         """
-        last = await run_sync(self._app.engine.events.last)
+        last = await run_sync(last_cursor, self._app.engine.events)
         return last if position(after) > position(last) else after
 
     async def _join(self, stream_format: StreamFormat, seen: str | None) -> StreamSubscriber:
@@ -199,7 +200,7 @@ class LiveFeed:
             is_idle = self._task is None or self._task.done()
             begin = seen if is_idle or seen is not None else self._cursor
             if begin is None:
-                begin = await run_sync(self._app.engine.events.last)
+                begin = await run_sync(last_cursor, self._app.engine.events)
             if is_idle:
                 self._cursor = begin
             listener = StreamSubscriber(stream_format, position(begin))

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.jobs.records import Filter, JobUpdate, Lease, Outcome
 from headrace.core.jobs.states import NOT_STARTED, TRANSITIONS, State, Trigger, is_legal
-from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.policy_fields import OnStale
 from headrace.core.retention.staleness import StaleAction
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.protocol.engine import Engine
@@ -186,17 +185,6 @@ def test_get_sees_what_another_engine_committed(engine: Engine) -> None:
     assert row(engine).state is State.RUNNING
     settle(engine, succeed(claimed))
     assert row(engine).state is State.COMPLETED
-
-
-@pytest.mark.needs("flows")
-@pytest.mark.parametrize("state", State)
-def test_endings_tell_of_a_job_what_its_row_does(engine: Engine, state: State) -> None:
-    bring(engine, state)
-    engine.insert([new_job("other")], now=NOW)
-    whole = row(engine)
-    told = ParentResult(*(getattr(whole, name) for name in ParentResult.__struct_fields__))
-    assert engine.flow_store.parent_results(["job", "ghost", "job"]) == [told]
-    assert engine.flow_store.parent_results([]) == []
 
 
 @pytest.mark.parametrize("state", State)

@@ -195,7 +195,7 @@ def test_whole_stores_nothing_at_all_when_one_id_is_taken(engine: Engine, positi
         engine.insert(batch, all_or_nothing=True, now=NOW)
     assert caught.value.job_id == "taken"
     assert list(rows(engine)) == ["taken"]
-    assert [queue.name for queue in engine.queries.queues()] == ["default"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["default"]
 
 
 def test_whole_refuses_an_id_repeated_within_the_batch(engine: Engine) -> None:

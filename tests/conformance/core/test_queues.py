@@ -11,17 +11,17 @@ from tests.support.engines import StoreUnderTest
 
 
 def known(engine: Engine) -> dict[str, bool]:
-    return {queue.name: queue.paused for queue in engine.queries.queues()}
+    return {queue.name: queue.paused for queue in engine.queries.rules().queues}
 
 
 def test_a_new_store_has_no_queues(engine: Engine) -> None:
-    assert engine.queries.queues() == []
+    assert engine.queries.rules().queues == []
 
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_queue_is_known_from_its_first_job_on(engine: Engine, size: int) -> None:
     engine.insert([new_job(f"j{number}", queue="mail") for number in range(size)], now=NOW)
-    (queue,) = engine.queries.queues()
+    (queue,) = engine.queries.rules().queues
     assert (queue.name, queue.paused, queue.created_at) == ("mail", False, NOW)
 
 
@@ -34,7 +34,7 @@ def test_queues_are_listed_by_name(engine: Engine) -> None:
 def test_a_later_job_does_not_make_the_queue_younger(engine: Engine) -> None:
     engine.insert([new_job("a")], now=NOW)
     engine.insert([new_job("b")], now=NOW + SECOND)
-    assert engine.queries.queues()[0].created_at == NOW
+    assert engine.queries.rules().queues[0].created_at == NOW
 
 
 def test_an_emptied_queue_is_still_known(engine: Engine) -> None:

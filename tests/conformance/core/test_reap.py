@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.dead_letters.records import snapshot_of
+from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
 from headrace.core.jobs.fingerprint import fingerprint_of_lost
 from headrace.core.jobs.records import Outcome
 from headrace.core.jobs.states import State, Trigger
@@ -109,7 +109,7 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
     assert stored.finished_at == NOW + 3 * HOUR + LEASE
     assert [entry.target for entry in engine.queries.details("job").history] == ["pending", "pending", "failed"]
-    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
+    (dead_letter,) = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert (dead_letter.reason, dead_letter.status) == ("crash_loop", "pending")
     assert dead_letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
     snapshot = snapshot_of(dead_letter)
@@ -131,7 +131,7 @@ def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: C
         return
     assert row(engine).crashes == 0
     assert [crash(engine, turn) for turn in (4, 5, 6)] == [State.PENDING, State.PENDING, State.FAILED]
-    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
+    (dead_letter,) = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w4", "w5", "w6"]
 
 
@@ -140,7 +140,7 @@ def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engi
     engine.insert([new_job("job", max_attempts=2)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     assert row(engine).reason == "worker_lost"
-    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
+    (dead_letter,) = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert (dead_letter.reason, snapshot_of(dead_letter).crashes) == ("worker_lost", [])
 
 
@@ -155,7 +155,7 @@ def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) 
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
     assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
-    (dead_letter,) = engine.dead_letters.get(job_ids=["job"])
+    (dead_letter,) = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert [worker for _, worker in snapshot_of(dead_letter).crashes] == ["w3", "w4"]
 
 

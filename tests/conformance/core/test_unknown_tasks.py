@@ -28,6 +28,8 @@ from tests.support.builders import (
     succeed,
     want,
 )
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 
 def ignorant(engine: Engine, *unknown: str, limit: int = 100, **more: Any) -> list[Claim]:
@@ -249,3 +251,23 @@ def test_a_task_that_is_learnt_later_is_claimed_from_then_on(engine: Engine) -> 
     names.remove("new")
     engine.insert([new_job("b", task="new")], now=NOW)
     assert engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW).claims == []
+
+
+@pytest.mark.engines("postgres")
+def test_a_claim_that_locked_unknown_jobs_rings_for_workers_that_skipped_them(store: StoreUnderTest) -> None:
+    """Only here a claim locks what it reads."""
+    old, new = store.open(), store.open()
+    work, marker = new.listen("work"), new.listen("orders")
+    old.insert([new_job("job", task="new")], now=NOW)
+    old.ring("orders")
+    assert marker.wait(PATIENCE), "whatever rang before has been heard"
+    while work.wait(0):
+        pass
+    assert ignorant(old, "new") == []
+    assert work.wait(PATIENCE)
+    assert ignorant(old, "new") == []
+    old.ring("orders")
+    assert marker.wait(PATIENCE)
+    assert not work.wait(0), "a job is met once: later claims do not ring"
+    work.close()
+    marker.close()

@@ -45,7 +45,7 @@ def test_a_started_or_finished_job_is_left_alone(engine: Engine, state: State) -
 def test_a_job_that_does_not_exist_is_not_amended(engine: Engine) -> None:
     assert not engine.queries.update("ghost", JobUpdate(priority=9), now=NOW)
     assert not engine.queries.update("ghost", JobUpdate(queue="haunted"), now=NOW)
-    assert engine.queries.queues() == []
+    assert engine.queries.rules().queues == []
 
 
 def test_priority_may_be_set_to_zero(engine: Engine) -> None:
@@ -63,7 +63,7 @@ def test_a_new_priority_counts_at_the_next_claim(engine: Engine) -> None:
 def test_a_job_moved_to_a_queue_nobody_knew_is_found_there(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     assert engine.queries.update("job", JobUpdate(queue="brand new"), now=NOW)
-    assert [queue.name for queue in engine.queries.queues()] == ["brand new", "default"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["brand new", "default"]
     assert engine.exchange([], only("default"), now=NOW).claims == []
     assert ids(engine.exchange([], only("brand new"), now=NOW).claims) == ["job"]
 

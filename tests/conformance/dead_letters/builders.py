@@ -33,13 +33,13 @@ def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "a
 
 
 def pending(engine: Engine, job_id: str = "job") -> DeadLetterRow:
-    (found,) = engine.dead_letters.get(job_ids=[job_id])
+    (found,) = engine.dead_letters.find(DeadLetterFilter(latest_of=(job_id,)), 10)
     assert found.status == "pending"
     return found
 
 
 def one(engine: Engine, dead_letter_id: str) -> DeadLetterRow:
-    (found,) = engine.dead_letters.get([dead_letter_id])
+    (found,) = engine.dead_letters.find(DeadLetterFilter(ids=(dead_letter_id,)), 10)
     return found
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.dead_letters.records import ADDABLE, NewDeadLetter, RequeueRequest, notes_of, snapshot_of
+from headrace.core.dead_letters.records import (
+    ADDABLE,
+    DeadLetterFilter,
+    NewDeadLetter,
+    RequeueRequest,
+    notes_of,
+    snapshot_of,
+)
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.event_log import last_cursor
 from tests.conformance.dead_letters.builders import LATER, dead, pending
 from tests.conformance.events.reading import types_after
 from tests.conformance.flows.dependency_builders import plant_chain, the
@@ -18,7 +26,7 @@ ORDER = NewDeadLetter("job", "wrong", "OSError", "away", "aa")
 @pytest.mark.parametrize("state", sorted(NOT_STARTED))
 def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     bring(engine, state)
-    version, told = row(engine).version, engine.events.last()
+    version, told = row(engine).version, last_cursor(engine.events)
     assert engine.dead_letters.add(ORDER, "ann", "look at this", now=LATER) == "added"
     job = row(engine)
     assert (job.state, job.reason, job.finished_at, job.version) == (State.FAILED, "wrong", LATER, version + 1)
@@ -35,8 +43,8 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
 def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None:
     bring(engine, state)
-    for dead_letter in engine.dead_letters.get(job_ids=["job"]):
-        engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
+    for dead_letter in engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10):
+        engine.dead_letters.update([dead_letter.id], "manually_resolved", now=NOW)
     before, history = row(engine), engine.queries.details("job").history
     assert engine.dead_letters.add(ORDER, now=LATER) == "added"
     assert (row(engine), engine.queries.details("job").history) == (before, history)
@@ -51,7 +59,7 @@ def test_a_job_that_runs_or_has_completed_is_left_alone(engine: Engine, state: S
     bring(engine, state)
     before = row(engine)
     assert engine.dead_letters.add(ORDER, now=LATER) == "busy"
-    assert (row(engine), engine.dead_letters.get(job_ids=["job"])) == (before, [])
+    assert (row(engine), engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)) == (before, [])
 
 
 def test_there_is_one_pending_record_of_a_job(engine: Engine) -> None:

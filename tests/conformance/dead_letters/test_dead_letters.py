@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -125,17 +127,24 @@ def test_a_lost_worker_opens_no_letter_where_none_is_wanted(
 
 def test_the_oldest_records_of_a_status_are_told_first(engine: Engine) -> None:
     entered = [dead(engine, f"j{number}", at=NOW + number).id for number in range(4)]
-    engine.dead_letters.resolve([entered[1]], "expired", now=LATER)
-    assert engine.dead_letters.oldest("pending", 2) == [entered[0], entered[2]]
-    assert engine.dead_letters.oldest("expired", 9) == [entered[1]]
-    assert engine.dead_letters.oldest("pending", 0) == []
+    engine.dead_letters.update([entered[1]], "expired", now=LATER)
+
+    def oldest(limit: int, beyond: str | None = None, **which: Any) -> list[str]:
+        found = engine.dead_letters.find(DeadLetterFilter(**which), limit, beyond, oldest_first=True)
+        return [row.id for row in found]
+
+    assert oldest(2, statuses=("pending",)) == [entered[0], entered[2]]
+    assert oldest(9, statuses=("expired",)) == [entered[1]]
+    assert oldest(0, statuses=("pending",)) == []
+    assert oldest(9, entered[1]) == entered[2:]
+    assert oldest(9, entered[0], statuses=("pending", "expired")) == entered[1:]
+    assert oldest(9, entered[0], queue="none") == []
 
 
 def test_unknown_ids_have_no_record(engine: Engine) -> None:
     dead(engine)
-    assert engine.dead_letters.get(["nowhere"]) == []
-    assert engine.dead_letters.get(job_ids=["nowhere"]) == []
-    assert engine.dead_letters.get([]) == []
+    assert engine.dead_letters.find(DeadLetterFilter(ids=("nowhere",)), 10) == []
+    assert engine.dead_letters.find(DeadLetterFilter(latest_of=("nowhere",)), 10) == []
 
 
 # -- finding
@@ -176,7 +185,7 @@ def test_every_filter_counts_and_finds_the_same(engine: Engine, which: DeadLette
     dead(engine, "b", at=NOW + 1, task="send", reason="worker_lost")
     dead(engine, "c", at=NOW + 2, queue="mail", print_="bb")
     last = dead(engine, "d", at=NOW + 3, task="send", reason="odd", print_="bb")
-    engine.dead_letters.resolve([last.id], "cancelled", now=NOW + 4)
+    engine.dead_letters.update([last.id], "cancelled", now=NOW + 4)
     assert {letter.job_id for letter in engine.dead_letters.find(which, 10)} == expected
     assert engine.dead_letters.count(which) == len(expected)
 
@@ -184,7 +193,7 @@ def test_every_filter_counts_and_finds_the_same(engine: Engine, which: DeadLette
 def test_groups_are_by_fingerprint_the_biggest_first(engine: Engine) -> None:
     for number, name in enumerate(["aa", "bb", "bb", "cc"]):
         dead(engine, f"j{number}", at=NOW + number, print_=name, task=f"t{name}")
-    engine.dead_letters.resolve([pending(engine, "j3").id], "cancelled", now=LATER)
+    engine.dead_letters.update([pending(engine, "j3").id], "cancelled", now=LATER)
     error = ("permanent", "KeyError", "no such thing")
     assert engine.dead_letters.groups(["pending"], 10) == [
         DeadLetterGroup("bb", "tbb", *error, 2, NOW + 1, NOW + 2),
@@ -214,18 +223,18 @@ def test_tallies_are_by_reason_and_status(engine: Engine) -> None:
 @pytest.mark.parametrize("status", RESOLUTIONS)
 def test_a_record_is_resolved_once(engine: Engine, status: Status) -> None:
     letter = dead(engine)
-    assert engine.dead_letters.resolve([letter.id, "nowhere"], status, "ops", "seen", now=LATER) == [letter.id]
+    assert engine.dead_letters.update([letter.id, "nowhere"], status, "ops", "seen", now=LATER) == [letter.id]
     ended = one(engine, letter.id)
     assert (ended.status, ended.resolved_at, ended.resolved_by) == (status, LATER, "ops")
     assert [remark.text for remark in notes_of(ended.notes)] == ["seen"]
-    assert engine.dead_letters.resolve([letter.id], "cancelled", now=LATER + 1) == []
+    assert engine.dead_letters.update([letter.id], "cancelled", now=LATER + 1) == []
     assert one(engine, letter.id) == ended
     assert row(engine).state is State.FAILED
 
 
 def test_a_resolved_record_makes_room_for_the_next(engine: Engine) -> None:
     first = dead(engine)
-    engine.dead_letters.resolve([first.id], "manually_resolved", now=NOW)
+    engine.dead_letters.update([first.id], "manually_resolved", now=NOW)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     second = fail_again(engine, at=LATER)
     assert second.id > first.id
@@ -234,10 +243,10 @@ def test_a_resolved_record_makes_room_for_the_next(engine: Engine) -> None:
 
 def test_notes_add_up(engine: Engine) -> None:
     letter = dead(engine)
-    assert engine.dead_letters.note(letter.id, 'asked "them" ☃', "ann", now=NOW + 1)
-    assert engine.dead_letters.note(letter.id, "they know", now=NOW + 2)
-    engine.dead_letters.resolve([letter.id], "cancelled", "bob", "given up", now=NOW + 3)
-    assert engine.dead_letters.note(letter.id, "after all", now=NOW + 4)
+    assert engine.dead_letters.update([letter.id], None, "ann", 'asked "them" ☃', now=NOW + 1)
+    assert engine.dead_letters.update([letter.id], None, None, "they know", now=NOW + 2)
+    engine.dead_letters.update([letter.id], "cancelled", "bob", "given up", now=NOW + 3)
+    assert engine.dead_letters.update([letter.id], None, None, "after all", now=NOW + 4)
     remarks = notes_of(one(engine, letter.id).notes)
     assert [(remark.text, remark.by, remark.at - NOW) for remark in remarks] == [
         ('asked "them" ☃', "ann", 1),
@@ -246,12 +255,12 @@ def test_notes_add_up(engine: Engine) -> None:
         ("after all", None, 4),
     ]
     assert one(engine, letter.id).status == "cancelled"
-    assert not engine.dead_letters.note("nowhere", "hello", now=NOW)
+    assert not engine.dead_letters.update(["nowhere"], None, None, "hello", now=NOW)
 
 
 def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: Engine) -> None:
     letter = dead(engine)
-    engine.dead_letters.note(letter.id, "look at this", now=NOW)
+    engine.dead_letters.update([letter.id], None, None, "look at this", now=NOW)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     later = dead(engine, at=LATER, reason="other", print_="bb", task="other")
     assert [remark.text for remark in notes_of(later.notes)] == ["look at this"]
@@ -262,14 +271,17 @@ def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: En
 
 def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None:
     old, young, still = (dead(engine, name, at=NOW) for name in ("old", "young", "still"))
-    engine.dead_letters.resolve([old.id], "cancelled", now=NOW + 1)
-    engine.dead_letters.resolve([young.id], "cancelled", now=LATER)
-    assert engine.dead_letters.purge([], LATER + 1, 10) == 0
-    assert engine.dead_letters.purge(["cancelled", "requeued"], LATER, 10) == 1
-    assert engine.dead_letters.get([old.id]) == []
-    assert engine.dead_letters.get(job_ids=["old"]) == []
+    engine.dead_letters.update([old.id], "cancelled", now=NOW + 1)
+    engine.dead_letters.update([young.id], "cancelled", now=LATER)
+    assert engine.dead_letters.count(DeadLetterFilter(ended_before=LATER)) == 2
+    found = engine.dead_letters.find(DeadLetterFilter(ended_before=LATER), 10, oldest_first=True)
+    assert {letter.id for letter in found} == {old.id, still.id}
+    assert engine.dead_letters.delete(DeadLetterFilter(statuses=("expired",), ended_before=LATER + 1), 10) == 0
+    assert engine.dead_letters.delete(DeadLetterFilter(statuses=("cancelled", "requeued"), ended_before=LATER), 10) == 1
+    assert engine.dead_letters.find(DeadLetterFilter(ids=(old.id,)), 10) == []
+    assert engine.dead_letters.find(DeadLetterFilter(latest_of=("old",)), 10) == []
     assert {letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)} == {young.id, still.id}
-    assert engine.dead_letters.purge(["pending"], NOW + 1, 10) == 1
+    assert engine.dead_letters.delete(DeadLetterFilter(statuses=("pending",), ended_before=NOW + 1), 10) == 1
     assert engine.dead_letters.count(PENDING) == 0
     assert [group.count for group in engine.dead_letters.groups((), 10)] == [1]
     assert [tally.status for tally in engine.dead_letters.stats()] == ["cancelled"]
@@ -278,30 +290,47 @@ def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None
 def test_a_purge_takes_no_more_than_asked(engine: Engine) -> None:
     for number in range(5):
         dead(engine, f"j{number}", at=NOW + number)
-    assert engine.dead_letters.purge(["pending"], LATER, 3) == 3
-    assert engine.dead_letters.purge(["pending"], LATER, 3) == 2
+    assert engine.dead_letters.delete(DeadLetterFilter(statuses=("pending",), ended_before=LATER), 3) == 3
+    assert engine.dead_letters.delete(DeadLetterFilter(statuses=("pending",), ended_before=LATER), 3) == 2
 
 
 def test_a_purged_record_leaves_room_for_the_next(engine: Engine) -> None:
     dead(engine)
-    engine.dead_letters.purge(["pending"], LATER, 10)
+    engine.dead_letters.delete(DeadLetterFilter(statuses=("pending",), ended_before=LATER), 10)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0
 
 
 def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) -> None:
     one, two, stays = (dead(engine, name, at=NOW) for name in ("one", "two", "stays"))
-    engine.dead_letters.resolve([two.id], "cancelled", now=LATER)
-    assert engine.dead_letters.remove([]) == []
-    assert sorted(engine.dead_letters.remove([one.id, two.id, one.id, "nothing"])) == sorted([one.id, two.id])
-    assert engine.dead_letters.remove([one.id]) == []
-    assert engine.dead_letters.get(job_ids=["one", "two"]) == []
+    engine.dead_letters.update([two.id], "cancelled", now=LATER)
+    both = DeadLetterFilter(ids=(one.id, two.id, one.id, "nothing"))
+    assert {letter.id for letter in engine.dead_letters.find(both, 10)} == {one.id, two.id}
+    assert engine.dead_letters.find(both, 10, min(one.id, two.id)) != engine.dead_letters.find(both, 1)
+    assert engine.dead_letters.count(both) == 2
+    pending_one = DeadLetterFilter(ids=both.ids, statuses=("pending",), queue="default")
+    assert [letter.id for letter in engine.dead_letters.find(pending_one, 10)] == [one.id]
+    assert engine.dead_letters.delete(DeadLetterFilter(ids=both.ids, statuses=("requeued",)), 10) == 0
+    assert engine.dead_letters.delete(both, 10) == 2
+    assert engine.dead_letters.delete(DeadLetterFilter(ids=(one.id,)), 10) == 0
+    assert (
+        engine.dead_letters.find(
+            DeadLetterFilter(
+                latest_of=(
+                    "one",
+                    "two",
+                )
+            ),
+            10,
+        )
+        == []
+    )
     assert [letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)] == [stays.id]
     assert engine.dead_letters.count(PENDING) == 1
     assert [tally.count for tally in engine.dead_letters.stats()] == [1]
 
 
 def test_a_removed_record_leaves_room_for_the_next(engine: Engine) -> None:
-    engine.dead_letters.remove([dead(engine).id])
+    engine.dead_letters.delete(DeadLetterFilter(ids=(dead(engine).id,)), 10)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0

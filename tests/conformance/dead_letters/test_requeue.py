@@ -16,6 +16,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.event_log import last_cursor
 from tests.conformance.dead_letters.builders import LATER, PENDING, dead, fail_again, one, pending
 from tests.conformance.events.reading import types_after
 from tests.conformance.flows.dependency_builders import child, plant_chain, the
@@ -136,7 +137,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
 def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
     dead(engine)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, by="ops", now=LATER)
-    (resolved,) = engine.dead_letters.get(job_ids=["job"])
+    (resolved,) = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert (resolved.status, resolved.requeues, resolved.resolved_by) == ("requeued", 0, "ops")
     assert fail_again(engine, at=LATER).requeues == 0
 
@@ -147,7 +148,7 @@ def test_a_job_that_is_gone_is_stored_anew(engine: Engine) -> None:
     )
     version = row(engine).version
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
-    assert engine.dead_letters.get([dead_letter.id]) == [dead_letter]
+    assert engine.dead_letters.find(DeadLetterFilter(ids=(dead_letter.id,)), 10) == [dead_letter]
     (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert done == Requeued(dead_letter.id, "job", "stored_anew", 1)
     job = row(engine)
@@ -166,7 +167,7 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
     before = engine.queries.details("job").history
     told = timeline(row(engine), before)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
-    told_so_far = engine.events.last()
+    told_so_far = last_cursor(engine.events)
     engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], detail="requeued by ann", now=LATER)
     assert types_after(engine, told_so_far) == ["dead.resolved", "job.enqueued"]
     *kept, again = engine.queries.details("job").history
@@ -198,12 +199,12 @@ def test_a_new_job_of_the_same_id_is_left_alone(engine: Engine) -> None:
     before = row(engine)
     (done,) = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)
     assert (done.result, row(engine)) == ("busy", before)
-    assert engine.dead_letters.get([dead_letter.id]) == [dead_letter]
+    assert engine.dead_letters.find(DeadLetterFilter(ids=(dead_letter.id,)), 10) == [dead_letter]
 
 
 def test_only_a_pending_record_is_requeued(engine: Engine) -> None:
     dead_letter = dead(engine)
-    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
+    engine.dead_letters.update([dead_letter.id], "manually_resolved", now=NOW)
     results = [
         done.result
         for done in engine.dead_letters.requeue([RequeueRequest(dead_letter.id), RequeueRequest("nowhere")], now=LATER)

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from headrace.core.dead_letters.records import RequeueRequest
+from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Filter, Lease
 from headrace.core.jobs.states import Trigger
 from headrace.core.retention.staleness import StaleAction
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.event_log import last_cursor
 from tests.conformance.dead_letters.builders import dead
 from tests.conformance.events.reading import types_after
 from tests.conformance.flows.dependency_builders import child, plant_chain, spawning, the
@@ -86,7 +87,16 @@ def _dead_ones(engine: Engine) -> None:
 
 def _requeue(engine: Engine, most: int = 3) -> None:
     dead_letters = {
-        dead_letter.job_id: dead_letter.id for dead_letter in engine.dead_letters.get(job_ids=["there", "gone"])
+        dead_letter.job_id: dead_letter.id
+        for dead_letter in engine.dead_letters.find(
+            DeadLetterFilter(
+                latest_of=(
+                    "there",
+                    "gone",
+                )
+            ),
+            10,
+        )
     }
     engine.dead_letters.requeue(
         [RequeueRequest(dead_letters[job_id], most=most) for job_id in ("there", "gone")], now=LATER
@@ -177,6 +187,6 @@ COMMITS = {
 def test_a_commit_is_told_in_one_order_by_every_engine(engine: Engine, name: str) -> None:
     before, act, expected = COMMITS[name]
     before(engine)
-    cursor = engine.events.last()
+    cursor = last_cursor(engine.events)
     act(engine)
     assert types_after(engine, cursor) == expected.split()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.event import Event
 from headrace.core.events.log import EventGroup, events_of
 from headrace.core.jobs.dependencies import Dependency
@@ -16,6 +17,7 @@ from headrace.core.jobs.records import Claim, Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
+from headrace.runtime.event_log import last_cursor
 from tests.conformance.events.reading import read_events
 from tests.support.builders import (
     LATER,
@@ -59,7 +61,7 @@ def ran(*claims: Claim, at: int = NOW) -> list[EventGroup]:
 
 def test_a_store_where_nothing_has_happened_tells_nothing(engine: Engine) -> None:
     assert engine.events.read(None, 10) == []
-    assert engine.events.last() == "0"
+    assert last_cursor(engine.events) == "0"
     assert engine.events.trim(LATER, 0, 10) == 0
 
 
@@ -168,8 +170,8 @@ def test_pauses_and_schedules_are_told(engine: Engine) -> None:
 
 def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    [dead_letter] = engine.dead_letters.get(job_ids=["job"])
-    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", by="ann", now=NOW)
+    [dead_letter] = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
+    engine.dead_letters.update([dead_letter.id], "manually_resolved", by="ann", now=NOW)
     resolved = read_events(engine)[-1]
     assert (resolved.type, resolved.job_id) == ("dead.resolved", "job")
     assert resolved.data["id"] == dead_letter.id
@@ -178,10 +180,13 @@ def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engi
 
 def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    job_exports, dead_letters = engine.transfer.export_jobs(0, 10), engine.transfer.export_dead_letters("", 10)
+    job_exports, dead_letters = (
+        engine.transfer.export_jobs(0, 10),
+        engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True),
+    )
     engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
-    engine.dead_letters.purge(["pending"], LATER, 10)
-    before = engine.events.last()
+    engine.dead_letters.delete(DeadLetterFilter(statuses=("pending",), ended_before=LATER), 10)
+    before = last_cursor(engine.events)
     engine.transfer.import_records(job_exports)
     engine.transfer.import_records(dead_letters)
     assert row(engine).state is State.FAILED
@@ -196,7 +201,7 @@ def test_anybody_can_go_on_behind_any_event(engine: Engine) -> None:
     assert len(everything) == 3 + 6 + 2
     for place, event in enumerate(everything):
         assert read_events(engine, event.cursor) == everything[place + 1 :]
-    assert everything[-1].cursor == engine.events.last()
+    assert everything[-1].cursor == last_cursor(engine.events)
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1-2-3", "-1", "1.", "1\n", 7, "9" * 30, "9" * 20, "1-" + "9" * 20])
@@ -211,9 +216,9 @@ def test_old_pages_are_forgotten_a_few_at_a_time_but_never_the_newest(engine: En
     assert engine.events.trim(NOW + 3, 1000, 2) == 2
     assert engine.events.trim(NOW + 3, 1000, 10) == 1
     assert [event.queue for event in read_events(engine)] == ["q3", "q4"]
-    last = engine.events.last()
+    last = last_cursor(engine.events)
     assert engine.events.trim(NOW + 100, 0, 10) == 1
-    assert engine.events.last() == last
+    assert last_cursor(engine.events) == last
     assert engine.events.trim(NOW + 100, 0, 10) == 0
 
 
@@ -278,10 +283,10 @@ def test_a_page_that_is_committed_late_is_not_passed_over(store: StoreUnderTest,
 
     engine.insert([new_job("first")], now=NOW)
     with psycopg.connect(store.address.partition("?")[0]) as slow:
-        engine.joined(slow).insert([new_job("slow")])
+        engine.joined.insert(slow, [new_job("slow")])
         engine.insert([new_job("quick")], now=NOW)
         assert [event.job_id for event in read_events(engine)] == ["first"], "what is behind an open one is held back"
-        assert engine.events.last() == read_events(engine)[-1].cursor
+        assert last_cursor(engine.events) == read_events(engine)[-1].cursor
         slow.commit()
     assert sorted(str(event.job_id) for event in read_events(engine)) == ["first", "quick", "slow"]
 
@@ -289,10 +294,21 @@ def test_a_page_that_is_committed_late_is_not_passed_over(store: StoreUnderTest,
 @pytest.mark.engines("sqlite")
 def test_what_is_rolled_back_was_never_told(store: StoreUnderTest, engine: Engine) -> None:
     engine.insert([new_job("first")], now=NOW)
-    before = engine.events.last()
+    before = last_cursor(engine.events)
     with contextlib.closing(sqlite3.connect(store.address)) as db:
-        engine.joined(db).insert([new_job("never")])
+        engine.joined.insert(db, [new_job("never")])
         db.rollback()
-        engine.joined(db).insert([new_job("ever")])
+        engine.joined.insert(db, [new_job("ever")])
         db.commit()
     assert [event.job_id for event in read_events(engine, before)] == ["ever"]
+
+
+def test_pages_are_read_from_either_end(engine: Engine) -> None:
+    for place in range(3):
+        engine.events.append([EventGroup("queue.paused", NOW, f"q{place}")])
+    pages = engine.events.read(None, 10)
+    assert len(pages) == 3
+    assert engine.events.read(None, 10, newest_first=True) == pages[::-1]
+    assert engine.events.read(None, 2, newest_first=True) == pages[:0:-1]
+    assert engine.events.read(pages[0][0], 10, newest_first=True) == pages[:0:-1]
+    assert engine.events.read(pages[2][0], 10, newest_first=True) == []

@@ -92,7 +92,7 @@ def test_a_success_sees_what_was_added_while_it_waited_for_the_lock(store: Store
     engine = store.open()
     held = held_family(engine)
     with psycopg.connect(servers._without(store.address, "schema")) as borrowed:
-        engine.joined(borrowed).insert([new_job("inner")], edges=[Dependency("inner", "b")])
+        engine.joined.insert(borrowed, [new_job("inner")], edges=[Dependency("inner", "b")])
         settling = threading.Thread(target=settle, args=(engine, succeed(held["b"]), succeed(held["c"])))
         settling.start()
         wait_until_blocked(store.address, borrowed.info.backend_pid)

@@ -115,7 +115,7 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule
     stored = msgspec.structs.asdict(row(engine))
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     assert found(engine, tag="y") == found(engine, queue="mail") == ["job"]
-    assert [queue.name for queue in engine.queries.queues()] == ["mail"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["mail"]
     assert engine.queries.details("job").history == []
 
 
@@ -189,7 +189,7 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
     if kind in ("existing", "refused"):
         assert row(engine, "there") == before
         assert engine.queries.details("there").history == filed
-        assert [queue.name for queue in engine.queries.queues()] == ["default"]
+        assert [queue.name for queue in engine.queries.rules().queues] == ["default"]
     else:
         after = row(engine, "there")
         assert after.payload == ('["new"]' if act == "replace" else '["old"]')
@@ -452,7 +452,7 @@ def test_a_batch_is_admitted_as_its_candidates_would_be_one_after_the_other(
 
     def as_they_are(store: Engine) -> list[Any]:
         jobs = sorted(rows(store).values(), key=lambda job: job.id)
-        return [msgspec.structs.replace(job, seq=0, version=0) for job in jobs]  # who saw no version can't miss it
+        return [msgspec.structs.replace(job, seq=0, version=0, updated_at=None) for job in jobs]  # or how many of them
 
     assert as_they_are(engine) == as_they_are(target)
     assert found(engine, tag="u") == found(target, tag="u")
@@ -504,7 +504,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
     assert rows(engine) == before
     assert engine.queries.details("mine").history == []
     assert (found(engine, tag="t"), found(engine, tag="old")) == ([], ["mine"])
-    assert [queue.name for queue in engine.queries.queues()] == ["default"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["default"]
     assert [kind for kind, _ in insert_unique(engine, *batch)].count("refused") == 1
 
 
@@ -564,7 +564,7 @@ def test_a_replaced_job_has_everything_of_the_new_one_but_its_id_and_its_past(en
     assert (found(engine, task="work"), found(engine, task="send")) == ([], ["a"])
     assert (found(engine, text="tenant"), found(engine, states=(State.PENDING,))) == (["a"], [])
     assert queue_counts(engine) == {("mail", State.SCHEDULED): 1}
-    assert [queue.name for queue in engine.queries.queues()] == ["default", "mail"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["default", "mail"]
 
 
 def test_a_replaced_job_loses_what_the_new_one_does_not_have(engine: Engine) -> None:
@@ -659,10 +659,12 @@ def test_a_rescheduled_job_has_nothing_but_the_time_of_the_new_one(engine: Engin
         "b", "reschedule", run_at=LATER, tags=("new",), queue="mail", task="send", priority=9, metadata="{}"
     )
     assert insert_unique(engine, new) == [("rescheduled", "a")]
-    expected = msgspec.structs.replace(before, version=2, run_at=LATER, rank=-LATER, state=State.SCHEDULED)
+    expected = msgspec.structs.replace(
+        before, version=2, run_at=LATER, rank=-LATER, state=State.SCHEDULED, updated_at=NOW
+    )
     assert row(engine, "a") == expected
     assert (found(engine, tag="old"), found(engine, tag="new")) == (["a"], [])
-    assert [queue.name for queue in engine.queries.queues()] == ["default"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["default"]
 
 
 # -- versions, bells, the notice
@@ -717,7 +719,7 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
             insert_batch(producer, [new], all_or_nothing=all_or_nothing, now=NOW)
     assert rows(engine) == before
-    assert [queue.name for queue in engine.queries.queues()] == ["default"]
+    assert [queue.name for queue in engine.queries.rules().queues] == ["default"]
     engine.transfer.set_status(StoreStatus("arriving", "redis://elsewhere/0", NOW))
     assert insert_unique(producer, candidate("b", key="other")) == [("new", "b")]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from headrace.core.dead_letters.records import RequeueRequest
-from headrace.core.health.findings import GONE, LATE, RecordKind, TrimResult
+from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
+from headrace.core.health.findings import GONE, LATE, MAINTENANCE_KINDS, RecordKind, TrimResult
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import Filter, JobNote, JobUpdate
 from headrace.core.jobs.states import State, Trigger
@@ -140,7 +142,7 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert found(engine) == {}
     job = row(engine, "bad")
     assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
-    [dead_letter] = engine.dead_letters.get(job_ids=["bad"])
+    [dead_letter] = engine.dead_letters.find(DeadLetterFilter(latest_of=("bad",)), 10)
     assert (dead_letter.reason, dead_letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
     assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
@@ -174,7 +176,7 @@ def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest
     assert found(engine) == {}
     assert sorted(states(engine)) == ["b\ufffdd", "good", "häßlich"]
     assert engine.schedule_store.delete("b\ufffdd")
-    assert engine.dead_letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
+    assert engine.dead_letters.delete(DeadLetterFilter(ids=("b\ufffdd",)), 10) == 1
     assert engine.queries.move(Filter(ids=("b\ufffdd",)), Trigger.DELETE, 10, now=NOW) == ["b\ufffdd"]
 
 
@@ -308,29 +310,33 @@ def test_a_very_long_log_is_shortened_in_pieces(engine: Engine) -> None:
 def test_checkpoint_optimize_and_upkeep_leave_everything_as_it_is(engine: Engine) -> None:
     busy_store(engine)
     before = states(engine)
-    sizes = engine.maintenance.optimize()
+    sizes = engine.maintenance.maintain(MAINTENANCE_KINDS, "all").sizes
     assert sizes["size_after"] > 0
-    engine.maintenance.optimize(full=True)
-    log_sizes = engine.maintenance.checkpoint()
+    engine.maintenance.maintain(MAINTENANCE_KINDS, "full")
+    log_sizes = engine.maintenance.maintain(["checkpoint"], "all").sizes
     assert not log_sizes or log_sizes["log_after"] <= log_sizes["log_before"]
-    while engine.maintenance.maintain(("checkpoint", "vacuum", "optimize"), NOW):
+    while engine.maintenance.maintain(MAINTENANCE_KINDS, now=NOW).more:
         pass
     assert states(engine) == before
     assert found(engine) == {}
     claim_one(engine)
 
 
+@pytest.mark.engines("postgres", "redis")
 def test_a_cleared_store_is_as_good_as_a_new_one(engine: Engine) -> None:
     busy_store(engine)
     engine.schedule_store.put(schedule(), new=True)
     engine.queries.pause_queue("q1", True)
-    engine.maintenance.clear()
-    assert (states(engine), engine.queries.queues(), engine.queries.workers(), engine.flow_store.flows(10)) == (
+    engine.maintenance.restore(Path("nowhere"), lambda: None, replace=True)
+    assert (states(engine), engine.queries.rules().queues, engine.queries.workers(), engine.flow_store.flows(10)) == (
         {},
         [],
         [],
         [],
     )
-    assert (engine.schedule_store.all(), engine.transfer.export_dead_letters("", 10)) == ([], [])
+    assert (engine.schedule_store.get(), engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)) == (
+        [],
+        [],
+    )
     assert found(engine) == {}
     assert submit_and_claim(engine, "job-0").id == "job-0"

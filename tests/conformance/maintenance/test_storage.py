@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.health.findings import StoragePart
+from headrace.core.health.findings import MAINTENANCE_KINDS, StoragePart
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis.engine import RedisEngine
 from headrace.engines.sqlite import health
@@ -22,7 +22,7 @@ def parts(engine: Engine, pattern: str = "*", limit: int = 1000) -> dict[str, St
 
 def test_a_store_tells_its_parts_with_their_sizes(engine: Engine) -> None:
     engine.insert([new_job(f"job-{n}", payload='["secret-of-a-job"]') for n in range(7)], now=NOW)
-    engine.maintenance.optimize()  # PostgreSQL only estimates, and knows best after this
+    engine.maintenance.maintain(MAINTENANCE_KINDS, "all")  # PostgreSQL only estimates, and knows best after this
     found = parts(engine)
     jobs = found["jobs"]
     assert jobs.entries == 7

@@ -18,6 +18,7 @@ from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.rows import as_row
 from tests.support import servers
+from tests.support.archive import found_rows
 from tests.support.builders import new_job
 from tests.support.engines import KINDS
 
@@ -68,15 +69,15 @@ def test_what_has_no_partition_lands_all_the_same_and_the_doctor_tells(
     with caplog.at_level(logging.ERROR, "headrace.archive"):
         engine.archive.add([old(now)], "weekly")
         engine.archive.add([old(now + 1)], "weekly", again=["job"])
-    assert [row.finished_at for row in engine.archive.get(["job"])] == [now + 1]
+    assert [row.finished_at for row in found_rows(engine.archive, "job")] == [now + 1]
     assert len(caplog.records) == 1  # once, not with every sweep
     [told] = engine.archive.partitions()
     assert (told.name, told.since, told.until, told.jobs) == ("default", None, None, 1)
     [finding] = about_the_archive(engine)
-    assert "1 archived jobs are in headrace_archive_default" in finding
-    engine.archive.drop(now + WEEK)
+    assert "1 archived job in headrace_archive_default" in finding
+    engine.archive.update_partitions(now + WEEK, None, now + WEEK)
     db.execute(f"DROP VIEW {table(engine, now)}")
-    assert len(engine.archive.prepare(now, "weekly")) == 3
+    assert len(engine.archive.update_partitions(now, "weekly", None).created) == 3
     assert about_the_archive(engine) == []
 
 
@@ -89,28 +90,27 @@ def test_jobs_leave_the_rest_when_their_partition_can_be_made(
     for moment in (earlier, now):
         db.execute(f"CREATE VIEW {table(engine, moment)} AS SELECT 1")
     engine.archive.add([old(earlier), old(earlier + 1), old(now)], "weekly")
-    engine.archive.prepare(now, "weekly")
-    assert sorted(engine.archive.failures()) == [partition_of(earlier, "weekly"), partition_of(now, "weekly")]
-    engine.archive.prepare(now, "weekly")
-    assert engine.archive.failures() == []  # each is told once
-    assert engine.maintenance.facts()["partitions_missing"] == 1
+    changes = engine.archive.update_partitions(now, "weekly", None)
+    assert sorted(changes.failed) == [partition_of(earlier, "weekly"), partition_of(now, "weekly")]
+    assert engine.archive.update_partitions(now, "weekly", None).failed == []  # each failure is reported once
+    assert engine.maintenance.facts().details["partitions_missing"] == 1
     db.execute(f"DROP VIEW {table(engine, earlier)}")
-    assert engine.archive.prepare(now, "weekly") == [partition_of(earlier, "weekly")]
+    assert engine.archive.update_partitions(now, "weekly", None).created == [partition_of(earlier, "weekly")]
     assert {part.name: part.jobs for part in engine.archive.partitions() if part.jobs} == {
         partition_of(earlier, "weekly"): 2,
         "default": 1,
     }
     db.execute(f"DROP VIEW {table(engine, now)}")
-    engine.archive.prepare(now, "weekly")
+    engine.archive.update_partitions(now, "weekly", None)
     assert "default" not in {part.name for part in engine.archive.partitions()}
-    assert engine.maintenance.facts()["partitions_missing"] == 0
+    assert engine.maintenance.facts().details["partitions_missing"] == 0
     indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND tablename = %s"
     names = [table(engine, now).rpartition(".")[2], "headrace_archive_default"]
     assert len({db.execute(indexes, [engine.address.schema, name]).fetchall()[0] for name in names}) == 1
 
 
 def test_the_doctor_tells_if_nobody_makes_partitions_ahead(engine: PostgresEngine) -> None:
-    engine.archive.prepare(engine.clock.now() - 10 * WEEK, "weekly")
+    engine.archive.update_partitions(engine.clock.now() - 10 * WEEK, "weekly", None)
     [finding] = about_the_archive(engine)
     assert "no partition for the days to come" in finding
 
@@ -124,10 +124,10 @@ def test_a_partition_that_somebody_reads_is_dropped_later(
     with db.transaction():
         db.execute(f"SELECT count(*) FROM {table(engine, now - 9 * WEEK)}")
         with pytest.raises(EngineUnavailable):
-            engine.archive.drop(now)
-        assert len(engine.archive.get(["job"])) == 1
-    assert len(engine.archive.drop(now)) == 1
-    assert engine.archive.get(["job"]) == []
+            engine.archive.update_partitions(now, None, now)
+        assert len(found_rows(engine.archive, "job")) == 1
+    assert len(engine.archive.update_partitions(now, None, now).dropped) == 1
+    assert found_rows(engine.archive, "job") == []
 
 
 def test_of_two_who_drop_a_partition_the_second_finds_nothing_left_to_do(
@@ -139,11 +139,11 @@ def test_of_two_who_drop_a_partition_the_second_finds_nothing_left_to_do(
 
     def late(db: psycopg.Connection[Any], name: str) -> None:
         with contextlib.closing(PostgresEngine(url)) as other:
-            assert other.archive.drop(now) == [name]
+            assert other.archive.update_partitions(now, None, now).dropped == [name]
         own(db, name)
 
     monkeypatch.setattr(engine.archive, "_drop", late)
-    assert engine.archive.drop(now) == []
+    assert engine.archive.update_partitions(now, None, now).dropped == []
     assert engine.archive.partitions() == []
 
 

@@ -67,7 +67,7 @@ class Door:
 
     def close_behind(self, act: Callable[[Engine], T]) -> T:
         """What comes of an act that began before the store had moved, and went on after."""
-        self.engine.joined(self._caller).insert([new_job("a caller's")])
+        self.engine.joined.insert(self._caller, [new_job("a caller's")])
         closing = self._worker_state.submit(self.engine.transfer.set_status, MOVED)
         self._until_one_waits_for("ShareLock")
         acting = self._worker_state.submit(act, self._store.open())
@@ -109,7 +109,7 @@ def test_a_schedule_does_not_fire(door: Door) -> None:
     assert door.close_behind(lambda engine: engine.schedule_store.fire([firing(tick, new_job("fired"))], now=NOW)) == [
         False
     ]
-    assert door.engine.schedule_store.all() == [tick]
+    assert door.engine.schedule_store.get() == [tick]
     assert door.engine.schedule_store.occurrences(tick.id) == []
 
 

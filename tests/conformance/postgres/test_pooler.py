@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from headrace import Headrace
+from headrace.core.health.findings import MAINTENANCE_KINDS
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.engine import PostgresEngine
@@ -123,7 +124,7 @@ def test_a_view_of_one_moment_leaves_the_session_as_it_was(
 def test_no_limit_of_a_session_is_lifted_or_put_back_by_a_vacuum(engine: PostgresEngine) -> None:
     """A pooler may keep what its clients set: to put back the default would take it from them."""
     asked(engine, "SELECT set_config('statement_timeout', '77s', false)")
-    engine.maintenance.optimize()
+    engine.maintenance.maintain(MAINTENANCE_KINDS, "all")
     assert asked(engine, "SHOW statement_timeout") == "77s"
 
 
@@ -139,7 +140,7 @@ def test_without_a_pooler_a_vacuum_has_all_the_time_it_needs(
         return tables(maintenance, db)
 
     monkeypatch.setattr(PostgresMaintenance, "_tables", look)
-    direct.maintenance.optimize()
+    direct.maintenance.maintain(MAINTENANCE_KINDS, "all")
     assert timeouts == ["0"]
     assert asked(direct, "SHOW statement_timeout") == "77s"
 
@@ -216,5 +217,5 @@ def test_a_worker_behind_a_pooler_takes_up_work_and_its_client_sees_the_end(
 def test_an_operator_is_told_how_workers_are_woken(
     engine: PostgresEngine, store: StoreUnderTest, open_engine: Open
 ) -> None:
-    assert engine.maintenance.facts()["wake_up"] == "poll every 0.05 s"
-    assert open_engine(store.address).maintenance.facts()["wake_up"] == "LISTEN"
+    assert engine.maintenance.facts().details["wake_up"] == "poll every 0.05 s"
+    assert open_engine(store.address).maintenance.facts().details["wake_up"] == "LISTEN"

@@ -89,10 +89,10 @@ def test_a_schema_and_its_tables_are_made_by_their_first_use(
     url: str, open_engine: Open, db: psycopg.Connection[Any]
 ) -> None:
     engine = open_engine(url)
-    assert engine.maintenance.schema() == (0, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (0, schema.CURRENT)
     assert tables(db, url) == {}
     engine.insert([new_job("job")], now=NOW)
-    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT, schema.CURRENT)
     assert ids(claim(engine)) == ["job"]
 
 
@@ -149,7 +149,7 @@ def test_who_comes_while_another_migrates_waits_for_it(
     made: list[list[str]] = []
     with first:
         assert schema.migrate(first, name_in(url), url, NOW) == ALL_MIGRATIONS
-        second = threading.Thread(target=lambda: made.append(engine.migrate()))
+        second = threading.Thread(target=lambda: made.append(engine.migrate().applied))
         second.start()
         waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         eventually(lambda: db.execute(waits).fetchone(), "the second waits")
@@ -164,8 +164,8 @@ def test_who_comes_while_another_migrates_waits_for_it(
 
 def test_migrate_tells_what_it_did_and_does_it_once(url: str, open_engine: Open) -> None:
     engine = open_engine(url)
-    assert engine.migrate() == ALL_MIGRATIONS
-    assert engine.migrate() == []
+    assert engine.migrate().applied == ALL_MIGRATIONS
+    assert engine.migrate().applied == []
 
 
 def test_migrations_are_numbered_without_gaps_and_in_order() -> None:
@@ -188,7 +188,7 @@ def test_older_tables_are_brought_up_to_date_without_a_time_limit_and_keep_their
     with_migration(monkeypatch, f"SET LOCAL search_path = {name_in(older)}; {NEXT}")
     engine = open_engine(older)
     assert ids(claim(engine)) == ["job"]
-    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT, schema.CURRENT)
     assert db.execute(f"SELECT time_limit FROM {name_in(older)}.headrace_tags_next").fetchone() == ("0",)
 
 
@@ -204,7 +204,7 @@ def test_older_tables_are_refused_where_migrations_are_by_hand(
     assert name_in(older) in str(caught.value)
     assert str(urlsplit(older).password) not in str(caught.value)
     assert tables(db, older) == before
-    assert engine.migrate() == [f"{schema.CURRENT:04d}_next"]
+    assert engine.migrate().applied == [f"{schema.CURRENT:04d}_next"]
     assert kinds(engine.insert([new_job("other")], now=NOW)) == ["new"]
 
 
@@ -226,7 +226,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
         with pytest.raises(SchemaMismatch, match="Upgrade headrace here; nothing was changed") as caught:
             act()
         assert f"of version {schema.CURRENT + 7}, written by a newer headrace" in str(caught.value)
-    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT + 7, schema.CURRENT)
     assert tables(db, older) == before
 
 
@@ -249,8 +249,8 @@ def test_newer_tables_that_still_serve_this_version_are_used_as_they_are(
     set_version(db, older, schema.CURRENT + 7, needs=schema.CURRENT)
     engine = open_engine(older)
     assert ids(claim(engine)) == ["job"]
-    assert engine.migrate() == []
-    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.migrate().applied == []
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT + 7, schema.CURRENT)
 
 
 @pytest.mark.parametrize("fresh", [True, False])
@@ -268,7 +268,7 @@ def test_a_migration_that_fails_half_way_leaves_nothing_behind(
         with pytest.raises(psycopg.ProgrammingError):
             act()
     assert tables(db, url) == before
-    assert engine.maintenance.schema()[0] == (0 if fresh else schema.CURRENT - 1)
+    assert engine.migrate(dry_run=True).found == (0 if fresh else schema.CURRENT - 1)
     made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE %s"
     assert db.execute(made, [f"{name_in(url)}%"]).fetchone() == (0 if fresh else 1,)
 
@@ -321,7 +321,7 @@ def test_two_schemas_of_one_database_neither_see_nor_hear_each_other(database: s
         open_engine(f"{engine.url.replace('@', f':{urlsplit(database).password}@')}").ring("work")
         assert bells[engine.url].wait(PATIENCE)
         assert claim(engine) == []
-        assert engine.queries.queues() == []
+        assert engine.queries.rules().queues == []
     assert ids(claim(here)) == ["job"]
     for bell in bells.values():
         bell.close()
@@ -340,7 +340,7 @@ def test_any_name_that_is_let_in_works(database: str, open_engine: Open, name: s
     bell = engine.listen("work")
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     assert ids(claim(engine)) == ["job"]
-    assert engine.maintenance.facts()["schema_name"] == name
+    assert engine.maintenance.facts().details["schema_name"] == name
     assert isinstance(engine.maintenance.inspect(NOW), list)
     bell.close()
 

@@ -596,7 +596,7 @@ def test_tables_that_are_gone_are_told_with_what_to_do(engine: PostgresEngine, s
     for act in (lambda: engine.queries.count(EVERYTHING).jobs, lambda: engine.insert([new_job("job")], now=NOW)):
         with pytest.raises(EngineUnavailable, match=r"`headrace migrate` creates (it|them) again"):
             act()
-    assert engine.migrate() == ["0001_initial"]
+    assert engine.migrate().applied == ["0001_initial"]
     assert kinds(engine.insert([new_job("job")], now=NOW)) == ["new"]
 
 
@@ -699,7 +699,7 @@ def test_a_pooler_that_was_not_announced_is_guessed(engine: PostgresEngine, monk
 def test_jobs_that_a_crash_of_the_server_would_lose_are_warned_of(store: StoreUnderTest, open_engine: Open) -> None:
     careless = open_engine(f"{store.address}&options=-c%20synchronous_commit%3Doff")
     assert any("synchronous_commit is off" in finding for finding in map(str, careless.maintenance.inspect(NOW)))
-    assert careless.maintenance.facts()["synchronous_commit"] == "off"
+    assert careless.maintenance.facts().details["synchronous_commit"] == "off"
     assert not any(
         "synchronous_commit" in finding for finding in map(str, open_engine(store.address).maintenance.inspect(NOW))
     )
@@ -730,7 +730,7 @@ def test_jobs_under_workers_that_never_signed_on_are_counted(engine: PostgresEng
 
 
 def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: StoreUnderTest) -> None:
-    facts = engine.maintenance.facts()
+    facts = engine.maintenance.facts().details
     assert facts["engine"] == "postgresql"
     assert facts["schema"] == facts["schema_expected"]
     assert int(facts["size"]) > 0

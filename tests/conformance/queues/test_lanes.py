@@ -37,6 +37,7 @@ from tests.support.builders import (
     started,
     succeed,
     tenant,
+    worker_row,
 )
 from tests.support.engines import StoreUnderTest
 
@@ -609,8 +610,16 @@ def test_a_job_is_carried_to_another_store_with_its_lane(engine: Engine, target:
 # -- what operators ask
 
 
-def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
-    gpu, both = Limit("needs", "gpu"), [Limit("needs", "gpu"), Limit("needs", "disk")]
+def unmet(engine: Engine, now: int = NOW) -> dict[str, int]:
+    """What no live worker has, as the check reports it, and how many pending jobs need it."""
+    found = [finding for finding in engine.maintenance.inspect(now) if finding.code == "needs_unmet"]
+    return {
+        finding.sentence.partition(", which")[0].removeprefix("no live worker of "): finding.count for finding in found
+    }
+
+
+def test_what_is_needed_is_told_by_queue(engine: Engine) -> None:
+    gpu = Limit("needs", "gpu")
     engine.insert(
         [
             needing("a", "gpu"),
@@ -624,28 +633,28 @@ def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
         ],
         now=NOW,
     )
-    assert engine.rule_store.lanes_needing() == sorted(
-        [
-            ("default", lane_of([gpu]), 2, "a"),
-            ("default", lane_of(both), 1, "c"),
-            ("default", lane_of([gpu, Limit("key", "k")]), 1, "e"),
-            ("other", lane_of([gpu]), 1, "d"),
-        ]
-    )
+    assert unmet(engine) == {
+        "queue 'default' has gpu": 3,
+        "queue 'default' has disk and gpu": 1,
+        "queue 'other' has gpu": 1,
+    }
+    engine.renew(worker_row("w1", seen_at=NOW, queues='["default"]', capabilities='["gpu"]'), (), 0, now=NOW)
+    assert unmet(engine) == {"queue 'default' has disk and gpu": 1, "queue 'other' has gpu": 1}
+    assert len(unmet(engine, NOW + HOUR)) == 3, "it is silent"
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_whatever_is_needed_is_told(engine: Engine, name: str) -> None:
     engine.insert([needing("a", name)], now=NOW)
-    assert engine.rule_store.lanes_needing() == [("default", lane_of([Limit("needs", name)]), 1, "a")]
+    assert unmet(engine) == {f"queue 'default' has {name}": 1}
 
 
 def test_nothing_is_needed_once_it_runs(engine: Engine) -> None:
     engine.insert([needing("a", "gpu")], now=NOW)
     assert started(engine, has=("gpu",)) == ["a"]
-    assert engine.rule_store.lanes_needing() == []
+    assert unmet(engine) == {}
 
 
 def test_needs_in_many_lanes_are_all_told(engine: Engine) -> None:
     engine.insert([gated(f"j{n}", Limit("needs", "gpu"), Limit("key", f"k{n}")) for n in range(2500)], now=NOW)
-    assert len(engine.rule_store.lanes_needing()) == 2500
+    assert unmet(engine) == {"queue 'default' has gpu": 2500}

@@ -287,7 +287,7 @@ def test_no_more_run_at_once_than_the_rule_says(store: StoreUnderTest) -> None:
         2,
         0,
     ]
-    assert one.rule_store.running(NOW) == [("default", "work", "", 5)]
+    assert one.rule_store.limit_state(now=NOW).running == [("default", "work", "", 5)]
 
 
 def test_a_concurrency_that_is_given_up_is_lifted_at_once(engine: Engine) -> None:
@@ -468,7 +468,7 @@ def test_the_answer_tells_the_weights_of_the_queues_that_have_one(store: StoreUn
 
 def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> None:
     engine, other = store.open(), store.open()
-    assert engine.rule_store.tasks() == []
+    assert engine.queries.rules().tasks == []
     rules = {
         "mail.send": TaskRules(paused=True),
         "a.b": TaskRules(rate=Rate(500_000, 3), concurrency=2),
@@ -477,17 +477,17 @@ def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> Non
     }
     for name, of_task in rules.items():
         engine.rule_store.set_rules(name, of_task)
-    assert other.rule_store.tasks() == [TaskRow(name, rules[name]) for name in sorted(rules)]
+    assert other.queries.rules().tasks == [TaskRow(name, rules[name]) for name in sorted(rules)]
 
 
 def test_new_rules_of_a_task_take_the_place_of_the_old_ones_and_none_remove_it(engine: Engine) -> None:
     engine.rule_store.set_rules("work", TaskRules(paused=True))
     engine.rule_store.set_rules("work", TaskRules(concurrency=2))
-    assert engine.rule_store.tasks() == [TaskRow("work", TaskRules(concurrency=2))]
+    assert engine.queries.rules().tasks == [TaskRow("work", TaskRules(concurrency=2))]
     engine.rule_store.set_rules("work", TaskRules())
-    assert engine.rule_store.tasks() == []
+    assert engine.queries.rules().tasks == []
     engine.rule_store.set_rules("never had any", TaskRules())
-    assert engine.rule_store.tasks() == []
+    assert engine.queries.rules().tasks == []
 
 
 def test_a_new_rule_of_a_task_wakes_the_workers(store: StoreUnderTest) -> None:
@@ -509,11 +509,11 @@ def test_the_desk_tells_what_runs_by_queue_task_and_lane(engine: Engine) -> None
         ],
         now=NOW,
     )
-    assert engine.rule_store.running(NOW) == []
+    assert engine.rule_store.limit_state(now=NOW).running == []
     assert len(started(engine)) == 6
-    found = sorted(engine.rule_store.running(NOW))
+    found = sorted(engine.rule_store.limit_state(now=NOW).running)
     assert found == [("a", "one", "", 3), ("a", "two", "", 2), ("b", "one", '["c:k"]', 1)]
-    assert engine.rule_store.running(RAN_OUT) == []
+    assert engine.rule_store.limit_state(now=RAN_OUT).running == []
 
 
 # -- many at once
@@ -677,7 +677,7 @@ def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engi
 
 
 def left(engine: Engine, rate: Rate, now: int, queue: str = "default") -> int:
-    return allows(rate, engine.rule_store.rate_state({queue: rate}).get(queue, 0), 1000 * now)
+    return allows(rate, engine.rule_store.limit_state({queue: rate}).full_at.get(queue, 0), 1000 * now)
 
 
 def test_what_is_left_of_a_rate_is_what_a_claim_would_start(engine: Engine) -> None:
@@ -700,7 +700,7 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
     engine.insert([*numbered(2), new_job("a", queue="a")], now=NOW)
     assert len(started(engine)) == 3
     rates = {"default": rate, "a": rate, 'it"s': rate, "unknown": rate}
-    rested = engine.rule_store.rate_state(rates)
+    rested = engine.rule_store.limit_state(rates).full_at
     assert {queue: allows(rate, rested.get(queue, 0), 1000 * NOW) for queue in rates} == {
         "default": 3,
         "a": 4,
@@ -708,4 +708,4 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
         "unknown": 5,
     }
     assert left(engine, other, NOW) == 5
-    assert engine.rule_store.rate_state({}) == {}
+    assert engine.rule_store.limit_state({}).full_at == {}

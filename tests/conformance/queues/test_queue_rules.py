@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from headrace.core.jobs.queue_rules import QueueRules
-from headrace.core.jobs.records import Filter, JobUpdate, NewJob, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow, QueueRules
+from headrace.core.jobs.records import Filter, JobUpdate, NewJob
 from headrace.core.jobs.states import NOT_STARTED, State, Trigger
 from headrace.core.schedules.records import ScheduleFire
 from headrace.engines.protocol.engine import Engine
@@ -40,6 +40,7 @@ from tests.support.builders import (
     together,
 )
 from tests.support.engines import StoreUnderTest
+from tests.support.schedules import stored_schedule
 from tests.support.waiting import PATIENCE
 
 THREADS = 8
@@ -50,7 +51,7 @@ def rules_of(queue: QueueRow) -> QueueRules:
 
 
 def known(engine: Engine) -> dict[str, QueueRules]:
-    return {queue.name: rules_of(queue) for queue in engine.queries.queues()}
+    return {queue.name: rules_of(queue) for queue in engine.queries.rules().queues}
 
 
 def at_most(engine: Engine, jobs: int | None, queue: str = "default") -> None:
@@ -74,7 +75,7 @@ def is_stored(engine: Engine, jobs: list[NewJob]) -> bool:
 def test_a_queue_has_no_rules_until_somebody_makes_them(engine: Engine) -> None:
     engine.insert([new_job("a", queue="a")], now=NOW)
     engine.queries.pause_queue("b", True)
-    assert [queue.rules for queue in engine.queries.queues()] == [None, None]
+    assert [queue.rules for queue in engine.queries.rules().queues] == [None, None]
 
 
 def test_rules_are_shown_with_their_queue_and_with_no_other(engine: Engine) -> None:
@@ -102,7 +103,7 @@ def test_rules_leave_the_age_and_the_pause_of_a_queue_alone(engine: Engine) -> N
     engine.insert([new_job("a")], now=NOW)
     engine.queries.pause_queue("default", True)
     at_most(engine, 5)
-    (queue,) = engine.queries.queues()
+    (queue,) = engine.queries.rules().queues
     assert (queue.created_at, queue.paused) == (NOW, True)
 
 
@@ -148,7 +149,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("free", queue="free")], now=NOW)
     at_most(target, 9)
     at_most(target, 9, "free")
-    target.transfer.import_records(engine.queries.queues())
+    target.transfer.import_records(engine.queries.rules().queues)
     assert known(target) == {"default": QueueRules(max_length=2), "free": QueueRules()}
     assert not is_stored(target, some(3))
 
@@ -437,9 +438,9 @@ def test_a_schedule_does_not_fire_into_a_full_queue(engine: Engine) -> None:
     at_most(engine, 1, "full")
     engine.insert([new_job("a", queue="full")], now=NOW)
     engine.schedule_store.put(schedule("nightly"), new=True)
-    row = engine.schedule_store.get("nightly")
+    row = stored_schedule(engine.schedule_store, "nightly")
     assert row is not None
     with pytest.raises(QueueFull):
         engine.schedule_store.fire([ScheduleFire(row, (new_job("b", queue="full"),))], now=NOW)
-    assert engine.schedule_store.get("nightly") == row
+    assert stored_schedule(engine.schedule_store, "nightly") == row
     assert sorted(rows(engine)) == ["a"]

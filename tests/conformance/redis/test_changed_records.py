@@ -10,12 +10,14 @@ import msgspec
 import pytest
 
 from headrace.app.transfer.dependencies import flow_pages
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.dependencies import FlowRow
 from headrace.core.jobs.known_tasks import KnownTasks
 from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import Claim, ClaimRequest, Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.redis.engine import RedisEngine
+from headrace.engines.redis.script_records import RECORDS, head
 from tests.conformance.redis.test_layout import Inside
 from tests.support.builders import (
     HOUR,
@@ -38,7 +40,7 @@ from tests.support.builders import (
 from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("redis")
-_PLACES = {"attempt": 6, "worker": 9, "queue": 10, "lane": 11, "id": 13, "task": 14, "crashes": 20}
+_FIELDS = RECORDS["Record"].__struct_fields__
 
 
 @pytest.fixture
@@ -54,9 +56,9 @@ def number_of(inside: Inside, job_id: str) -> bytes:
 def change(inside: Inside, job_id: str, **fields: Any) -> None:
     """Give the record of a job other values; bytes are a text that need not be UTF-8."""
     number = number_of(inside, job_id)
-    values = _values(b"\xdc\x00\x16" + inside.client.hget(inside.key("jobs"), number))
+    values = _values(head(len(_FIELDS)) + inside.client.hget(inside.key("jobs"), number))
     for name, value in fields.items():
-        values[_PLACES[name]] = _packed(value)
+        values[_FIELDS.index(name)] = _packed(value)
     inside.client.hset(inside.key("jobs"), number, b"".join(values))
 
 
@@ -270,6 +272,17 @@ def test_a_lease_that_leads_to_no_running_job_goes(redis_engine: RedisEngine, in
     assert inside.client.zcard(inside.key("leases")) == 0
 
 
+@pytest.mark.parametrize("name", [name for name in _FIELDS if name not in ("id", "queue", "task", "lane", "worker")])
+def test_a_running_job_with_a_damaged_value_fails(redis_engine: RedisEngine, inside: Inside, name: str) -> None:
+    """Whatever the value: Python and the scripts agree that the record is damaged."""
+    engine = redis_engine
+    engine.insert([new_job("job")], now=NOW)
+    claim(engine)
+    change(inside, "job", **{name: [1]})
+    engine.reap(10, now=NOW + LEASE + 1)
+    assert (row(engine, "job").state, row(engine, "job").reason) == (State.FAILED, "corrupt_record")
+
+
 # -- orders
 
 
@@ -323,4 +336,6 @@ def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
     values = _values(inside.client.hget(inside.key("dead_letters"), names[0]))
     values[0] = _packed("z")
     inside.client.hset(inside.key("dead_letters"), names[0], b"\x9d" + b"".join(values))
-    assert [dead_letter.id.encode() for dead_letter in engine.transfer.export_dead_letters("", 10)] == names
+    assert [
+        dead_letter.id.encode() for dead_letter in engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)
+    ] == names

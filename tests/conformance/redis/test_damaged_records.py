@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
 from headrace.core.health.findings import Finding
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
@@ -49,7 +50,7 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     # Where only the end is missing, a claim looks as if its payload were damaged.
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
     assert {state for name, state in states(engine).items() if name in names} == {State.FAILED}
-    dead_letters = engine.dead_letters.get(job_ids=names)
+    dead_letters = engine.dead_letters.find(DeadLetterFilter(latest_of=tuple(names)), 100)
     assert {(dead_letter.job_id, dead_letter.reason) for dead_letter in dead_letters} == {
         (name, "corrupt_record") for name in names
     }
@@ -70,7 +71,9 @@ def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEng
     claims = engine.exchange([], want(1000), now=NOW).claims
     assert {job.id for job in claims} >= {*names, "good"}
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
-    assert {dead_letter.job_id for dead_letter in engine.dead_letters.get(job_ids=names)} == set(names)
+    assert {
+        dead_letter.job_id for dead_letter in engine.dead_letters.find(DeadLetterFilter(latest_of=tuple(names)), 100)
+    } == set(names)
     assert len(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
 
 
@@ -125,8 +128,8 @@ def test_a_time_without_its_schedule_is_found_and_removed(redis_engine: RedisEng
     engine.schedule_store.put(schedule("tick", due_at=NOW + HOUR), new=True)
     inside.client.zadd(inside.key("schedules_due"), {"ghost": 1, "later ghost": NOW + 2 * HOUR})
     assert [(f.code, f.count, f.repairable) for f in engine.maintenance.inspect(NOW)] == [("orphan_times", 2, True)]
-    assert engine.schedule_store.due(10, NOW) == []
-    assert engine.schedule_store.next_due() == NOW + HOUR, "one that was due is not looked at again"
+    assert engine.schedule_store.due(10, NOW).rows == []
+    assert engine.schedule_store.due(0).next_at == NOW + HOUR, "one that was due is not looked at again"
     assert engine.maintenance.repair(["orphan_times"], 100, NOW) == {"orphan_times": 1}
     assert engine.maintenance.inspect(NOW) == []
 
@@ -136,8 +139,8 @@ def test_a_damaged_schedule_does_not_fire_and_keeps_no_other_from_it(redis_engin
     for name in ("bad", "good"):
         engine.schedule_store.put(schedule(name), new=True)
     inside.client.hset(inside.key("schedules"), "bad", b"\x91\xa3bad")
-    assert [found.id for found in engine.schedule_store.due(10, NOW)] == ["good"]
-    assert [found.id for found in engine.schedule_store.all()] == ["bad", "good"]
+    assert [found.id for found in engine.schedule_store.due(10, NOW).rows] == ["good"]
+    assert [found.id for found in engine.schedule_store.get()] == ["bad", "good"]
     assert engine.schedule_store.delete("bad")
 
 
@@ -156,11 +159,34 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     [dead_letter_id] = inside.client.hkeys(inside.key("dead_letters"))
     packed = inside.client.hget(inside.key("dead_letters"), dead_letter_id)
     inside.client.hset(inside.key("dead_letters"), dead_letter_id, packed[: len(packed) // 2])
-    [dead_letter] = engine.dead_letters.get(job_ids=["job"])
+    [dead_letter] = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert (dead_letter.id, dead_letter.job_id, dead_letter.status) == (dead_letter_id.decode(), "job", "pending")
-    assert engine.dead_letters.resolve([dead_letter.id], "manually_resolved") == [dead_letter.id]
-    assert engine.dead_letters.get(job_ids=["job"])[0].status == "manually_resolved"
-    assert engine.dead_letters.remove([dead_letter.id]) == [dead_letter.id]
+    assert engine.dead_letters.update([dead_letter.id], "manually_resolved") == [dead_letter.id]
+    assert engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)[0].status == "manually_resolved"
+    assert engine.dead_letters.delete(DeadLetterFilter(ids=(dead_letter.id,)), 10) == 1
+
+
+def damage_dead_letter(engine: RedisEngine, inside: Inside) -> str:
+    """Fail a job, and make nothing of its dead letter readable; its id."""
+    engine.insert([new_job("job")], now=NOW)
+    settle(engine, fail(claim(engine)[0]))
+    [dead_letter_id] = inside.client.hkeys(inside.key("dead_letters"))
+    inside.client.hset(inside.key("dead_letters"), dead_letter_id, b"\xff")
+    return str(dead_letter_id.decode())
+
+
+def test_a_damaged_dead_letter_is_not_requeued(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    dead_letter_id = damage_dead_letter(engine, inside)
+    [done] = engine.dead_letters.requeue([RequeueRequest(dead_letter_id)], now=NOW)
+    assert (done.result, states(engine)) == ("missing", {"job": State.FAILED})
+
+
+def test_a_job_that_is_revived_resolves_its_damaged_dead_letter(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    damage_dead_letter(engine, inside)
+    assert engine.queries.move(Filter(ids=("job",)), Trigger.REVIVE, 1, now=NOW) == ["job"]
+    assert inside.client.zcard(inside.key("dead:pending")) == inside.client.hlen(inside.key("dead_pending")) == 0
 
 
 def test_the_answer_of_a_claim_is_taken_apart_only_if_it_must_be(redis_engine: RedisEngine) -> None:

@@ -384,7 +384,7 @@ def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis
 
 def test_facts_tell_what_is_there(engine: RedisEngine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    facts = engine.maintenance.facts()
+    facts = engine.maintenance.facts().details
     assert (facts["engine"], facts["jobs"], facts["prefix"], facts["role"]) == ("redis", 1, "headrace", "master")
     assert (facts["append_only_file"], facts["eviction"]) == ("on", "noeviction")
 

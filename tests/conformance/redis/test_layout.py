@@ -46,6 +46,7 @@ from tests.support.builders import (
     worker_row,
 )
 from tests.support.engines import StoreUnderTest
+from tests.support.schedules import stored_schedule
 
 pytestmark = pytest.mark.engines("redis")
 
@@ -259,10 +260,10 @@ def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None
 
 def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnderTest, inside: Inside) -> None:
     engine = store.open()
-    assert engine.maintenance.schema() == (0, 1)
-    assert engine.migrate() == ["0001_initial"]
-    assert engine.migrate() == []
-    assert engine.maintenance.schema() == (1, 1)
+    assert engine.migrate(dry_run=True)[:2] == (0, 1)
+    assert engine.migrate().applied == ["0001_initial"]
+    assert engine.migrate().applied == []
+    assert engine.migrate(dry_run=True)[:2] == (1, 1)
     inside.client.set(inside.key("version"), 8)
     before = inside.names()
     newer = store.open()
@@ -274,7 +275,7 @@ def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnde
         with pytest.raises(Exception, match="version 8, written by a newer headrace") as caught:
             act()
         assert type(caught.value).__name__ == "SchemaMismatch"
-    assert newer.maintenance.schema() == (8, 1)
+    assert newer.migrate(dry_run=True)[:2] == (8, 1)
     assert inside.names() == before
 
 
@@ -475,8 +476,8 @@ def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Ins
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",))
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    [letter] = engine.dead_letters.get(job_ids=["failed"])
-    engine.dead_letters.resolve([letter.id], "cancelled", now=NOW)
+    [letter] = engine.dead_letters.find(DeadLetterFilter(latest_of=("failed",)), 10)
+    engine.dead_letters.update([letter.id], "cancelled", now=NOW)
     for state in FINAL:
         found = engine.retention_store.finished("default", state, NOW + 1, 10)
         assert engine.retention_store.delete([Lease(job.id, job.version) for job in found]) == [state.value]
@@ -583,7 +584,7 @@ def test_a_zero_character_is_a_character_like_others(redis_engine: RedisEngine) 
     settle(engine, fail(claimed, reason=NUL))
     assert engine.queries.details(NUL).history[0].detail == NUL
     assert [job.id for job in engine.queries.find(Filter(worker=f"w{NUL}"), 5).jobs] == [NUL]
-    assert engine.transfer.export_dead_letters("", 5)[0].reason == NUL
+    assert engine.dead_letters.find(DeadLetterFilter(), 5, oldest_first=True)[0].reason == NUL
 
 
 def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEngine) -> None:
@@ -600,7 +601,7 @@ def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEn
         assert engine.queries.find(which, 5).jobs == []
         assert engine.queries.count(which).jobs == 0
         assert engine.queries.move(which, Trigger.DELETE, 5, now=NOW) == []
-    assert (engine.schedule_store.get(lone), engine.schedule_store.occurrences(lone)) == (None, [])
+    assert (stored_schedule(engine.schedule_store, lone), engine.schedule_store.occurrences(lone)) == (None, [])
     assert not engine.schedule_store.delete(lone)
     assert not engine.queries.command_worker(lone, "stop")
     assert not engine.queries.update(lone, JobUpdate(priority=1), now=NOW)

@@ -24,6 +24,7 @@ from headrace.core.retention.archive import (
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.jobs.rows import as_row
+from tests.support.archive import found_rows
 from tests.support.builders import HOUR, NOW, new_job
 from tests.support.engines import StoreUnderTest
 
@@ -66,21 +67,15 @@ def names(archive: Archive) -> list[str]:
 def test_a_row_comes_back_as_it_was(archive: Archive) -> None:
     row = old(tags=("red", "blue"), payload='["é\\u0000"]', metadata="{}")
     archive.add([row], "weekly")
-    assert archive.get(["job"]) == [row]
-    assert archive.get(["nowhere"]) == []
-    assert archive.get([]) == []
-    assert archived_job(archive.get(["job"])[0]).job.payload == '["é\\u0000"]'
+    assert found_rows(archive, "job") == [row]
+    assert found_rows(archive, "nowhere") == []
+    assert archived_job(found_rows(archive, "job")[0]).job.payload == '["é\\u0000"]'
 
 
 def test_nothing_was_archived_yet(archive: Archive) -> None:
     assert archive.find(ALL, 10).rows == []
-    assert (archive.count(ALL), archive.get(["job"]), archive.remove([("job", 1, 2)]), archive.durations(ALL)) == (
-        0,
-        [],
-        0,
-        [],
-    )
-    assert archive.drop(NOW) == []
+    assert (archive.count(ALL), archive.remove([("job", 1, 2)]), archive.durations(ALL)) == (0, 0, [])
+    assert archive.update_partitions(NOW, None, NOW).dropped == []
     archive.add([], "weekly")
 
 
@@ -96,7 +91,7 @@ def test_a_job_that_ran_again_takes_the_place_of_its_older_row(archive: Archive,
     first, second = old(created_at=NOW - DAY), old(at=NOW + later, created_at=NOW - DAY)
     archive.add([first, old("other", NOW)], "weekly")
     archive.add([second], "weekly", again=["job"])
-    assert archive.get(["job"]) == [second]
+    assert found_rows(archive, "job") == [second]
     assert found(archive) == (["job", "other"])
 
 
@@ -104,10 +99,10 @@ def test_a_sweep_that_comes_late_does_not_undo_a_newer_end(archive: Archive) -> 
     first, second = old(created_at=NOW - DAY), old(at=NOW + HOUR, created_at=NOW - DAY)
     archive.add([second], "weekly", again=["job"])
     archive.add([first], "weekly", again=["job"])
-    assert archive.get(["job"]) == [second]
+    assert found_rows(archive, "job") == [second]
     archive.remove([key_of(first)])
     assert found(archive) == ["job"]
-    assert archive.get(["job"]) == [second]
+    assert found_rows(archive, "job") == [second]
 
 
 def test_another_job_of_the_same_id_has_a_row_of_its_own(archive: Archive) -> None:
@@ -115,7 +110,7 @@ def test_another_job_of_the_same_id_has_a_row_of_its_own(archive: Archive) -> No
     archive.add([old(at=NOW + 2 * WEEK)], "weekly", again=["job"])
     archive.add([old(at=NOW + 2 * WEEK + HOUR)], "weekly")
     assert found(archive) == ["job", "job", "job"]
-    assert [row.finished_at for row in archive.get(["job"])] == [NOW + 2 * WEEK + HOUR]
+    assert [row.finished_at for row in found_rows(archive, "job")] == [NOW + 2 * WEEK + HOUR]
 
 
 def test_very_rows_are_removed(archive: Archive) -> None:
@@ -203,9 +198,9 @@ def test_rows_lie_in_the_partition_of_their_end(archive: Archive, interval: Inte
 
 def test_two_partitions_are_made_ahead_and_only_once(archive: Archive) -> None:
     now = int(datetime.fromisoformat("2026-12-24T12:00:00+00:00").timestamp() * 1000)
-    assert archive.prepare(now, "weekly") == ["2026-W52", "2026-W53", "2027-W01"]
-    assert archive.prepare(now, "weekly") == []
-    assert archive.prepare(now + WEEK, "weekly") == ["2027-W02"]
+    assert archive.update_partitions(now, "weekly", None).created == ["2026-W52", "2026-W53", "2027-W01"]
+    assert archive.update_partitions(now, "weekly", None).created == []
+    assert archive.update_partitions(now + WEEK, "weekly", None).created == ["2027-W02"]
     assert [(one.name, one.jobs) for one in archive.partitions()] == [
         ("2026-W52", 0),
         ("2026-W53", 0),
@@ -220,16 +215,16 @@ def test_every_partition_past_the_time_is_dropped_and_no_other(archive: Archive)
     before = NOW + 5 * WEEK
     past = [name for name in names(archive) if is_past(name, before)]
     assert len(past) == 5  # NOW is not the first moment of a week
-    assert archive.drop(before) == past
+    assert archive.update_partitions(before, None, before).dropped == past
     assert found(archive) == ["j7", "j6", "j5"]
-    assert archive.drop(before) == []
+    assert archive.update_partitions(before, None, before).dropped == []
     archive.add(rows[:1], "weekly")  # late: it is in its place again
     assert found(archive) == ["j7", "j6", "j5", "j0"]
 
 
 def test_another_interval_goes_on_beside_what_is_there(archive: Archive) -> None:
     archive.add([old("a", NOW), old("b", NOW + 3 * WEEK)], "weekly")
-    archive.prepare(NOW, "monthly")
+    archive.update_partitions(NOW, "monthly", None)
     archive.add([old("c", NOW + DAY), old("d", NOW + 10 * WEEK), old("e", NOW + 2 * WEEK)], "monthly")
     assert found(archive) == ["d", "b", "e", "c", "a"]
     seen: list[str] = []
@@ -240,7 +235,7 @@ def test_another_interval_goes_on_beside_what_is_there(archive: Archive) -> None
         if cursor is None:
             break
     assert seen == ["d", "b", "e", "c", "a"]
-    archive.drop(NOW + 20 * WEEK)
+    archive.update_partitions(NOW + 20 * WEEK, None, NOW + 20 * WEEK)
     assert found(archive) == []
 
 
@@ -250,6 +245,6 @@ def test_all_who_open_the_store_see_the_same_archive(archive: Archive, store: St
     archive.add([old("a")], "weekly")
     other.add([old("b", NOW + 1), old("c", NOW + WEEK)], "weekly")
     assert found(archive) == found(other) == ["c", "b", "a"]
-    other.drop(NOW + 2 * WEEK)
+    other.update_partitions(NOW, None, NOW + 2 * WEEK)
     archive.add([old("d")], "weekly")
     assert found(archive) == found(other) == ["d"]

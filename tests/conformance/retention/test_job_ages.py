@@ -11,7 +11,7 @@ from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import DeadLetterRow, JobUpdate
 from headrace.core.jobs.states import OPEN, State, Trigger
-from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.policy_fields import OnStale
 from headrace.core.retention.staleness import AgeQuery, JobAge, StaleAction, everything, job_age_of
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.flows.dependency_builders import child, plant_chain, spawning, the
@@ -257,7 +257,7 @@ def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, sta
     entry = engine.queries.details("job").history[-1]
     assert (entry.event, entry.source, entry.target) == (Trigger.STALE, state, State.FAILED)
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
-    dead_letters = engine.dead_letters.get(job_ids=["job"])
+    dead_letters = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
     assert len(dead_letters) == (action == "dead")
     for dead_letter in dead_letters:
         assert (dead_letter.reason, dead_letter.status, dead_letter.fingerprint) == (
@@ -317,15 +317,28 @@ def test_a_batch_is_one_commit_and_one_bad_apple_does_not_spoil_it(engine: Engin
     ]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, False, False, True, True, False]
     assert [row(engine, f"j{number}").state for number in range(4)] == ["failed", "pending", "pending", "failed"]
-    assert [dead_letter.job_id for dead_letter in engine.dead_letters.get(job_ids=["j0", "j1", "j2", "j3"])] == ["j0"]
+    assert [
+        dead_letter.job_id
+        for dead_letter in engine.dead_letters.find(
+            DeadLetterFilter(
+                latest_of=(
+                    "j0",
+                    "j1",
+                    "j2",
+                    "j3",
+                )
+            ),
+            10,
+        )
+    ] == ["j0"]
     assert engine.staleness_store.mark_stale([], now=LATER) == []
 
 
 def test_a_dead_letter_that_is_pending_gives_way_to_the_new_one(engine: Engine) -> None:
     """Such as of a job that was revived from a store that knows no desk, or by hand at the same moment."""
     settle(engine, fail(submit_and_claim(engine)))
-    (first,) = engine.dead_letters.get(job_ids=["job"])
-    engine.dead_letters.resolve([first.id], "manually_resolved", now=NOW)
+    (first,) = engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)
+    engine.dead_letters.update([first.id], "manually_resolved", now=NOW)
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert mark_stale(engine, "dead")
     engine.insert([new_job("other")], now=NOW)

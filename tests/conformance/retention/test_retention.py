@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.dependencies import FlowRow
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import FINAL, State, Trigger
@@ -118,9 +119,9 @@ def check_held(engine: Engine, job_id: str, *, held: bool) -> None:
 def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
     dead_letter = dead(engine)
     check_held(engine, "job", held=True)
-    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
+    engine.dead_letters.update([dead_letter.id], "manually_resolved", now=NOW)
     check_held(engine, "job", held=False)
-    assert [one.status for one in engine.dead_letters.get(job_ids=["job"])] == [
+    assert [one.status for one in engine.dead_letters.find(DeadLetterFilter(latest_of=("job",)), 10)] == [
         "manually_resolved"
     ]  # it outlives its job
 
@@ -164,7 +165,7 @@ def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -
     assert states(engine)["fourth"] is State.CANCELLED
     for name in ("first", "second", "third", "fourth"):
         check_held(engine, name, held=True)
-    engine.dead_letters.resolve([pending(engine, "second").id], "manually_resolved", now=NOW)
+    engine.dead_letters.update([pending(engine, "second").id], "manually_resolved", now=NOW)
     for name in ("first", "second", "third", "fourth"):
         check_held(engine, name, held=False)
 
@@ -174,7 +175,7 @@ def test_a_flow_stays_whole_as_long_as_a_dead_letter_of_it_is_pending(engine: En
     settle(engine, succeed(claim_one(engine)))
     settle(engine, fail(claim_one(engine)))
     check_held(engine, "a", held=True)
-    engine.dead_letters.resolve([pending(engine, "b").id], "manually_resolved", now=NOW)
+    engine.dead_letters.update([pending(engine, "b").id], "manually_resolved", now=NOW)
     check_held(engine, "a", held=False)
     check_held(engine, "b", held=False)
 
@@ -183,7 +184,7 @@ def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     plant_chain(engine, "parent", "child", policy="hold")
     settle(engine, fail(claim_one(engine)))
     assert row(engine, "child").reason == "held"
-    engine.dead_letters.resolve([pending(engine, "parent").id], "cancelled", now=NOW)
+    engine.dead_letters.update([pending(engine, "parent").id], "cancelled", now=NOW)
     before = row(engine, "child")
     assert engine.retention_store.delete([lease(engine, "parent")]) == []
     assert row(engine, "child") == before
@@ -221,7 +222,7 @@ def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     engine.exchange([], None, [log(claimed, "hello")], now=NOW)
     engine.save_step(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
     settle(engine, fail(claimed))
-    engine.dead_letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
+    engine.dead_letters.update([pending(engine).id], "manually_resolved", now=NOW)
     engine.retention_store.delete([lease(engine)])
     assert (
         rows(engine),

@@ -32,6 +32,7 @@ from tests.support.builders import (
     together,
 )
 from tests.support.engines import StoreUnderTest
+from tests.support.schedules import stored_schedule
 from tests.support.waiting import PATIENCE
 
 THREADS = 8
@@ -54,11 +55,11 @@ def put_all(engine: Engine, *schedules: ScheduleRow) -> None:
 
 
 def due(engine: Engine, limit: int = 100, now: int = NOW) -> list[str]:
-    return [each.id for each in engine.schedule_store.due(limit, now=now)]
+    return [each.id for each in engine.schedule_store.due(limit, now=now).rows]
 
 
 def stored(engine: Engine, schedule_id: str = "tick") -> ScheduleRow:
-    found = engine.schedule_store.get(schedule_id)
+    found = stored_schedule(engine.schedule_store, schedule_id)
     assert found is not None
     return found
 
@@ -71,10 +72,10 @@ def skip(at: int, schedule_id: str = "tick") -> Occurrence:
 
 
 def test_a_new_store_has_no_schedules(engine: Engine) -> None:
-    assert engine.schedule_store.all() == []
-    assert engine.schedule_store.get("tick") is None
-    assert engine.schedule_store.due(10, now=NOW) == []
-    assert engine.schedule_store.next_due() is None
+    assert engine.schedule_store.get() == []
+    assert stored_schedule(engine.schedule_store, "tick") is None
+    assert engine.schedule_store.due(10, now=NOW).rows == []
+    assert engine.schedule_store.due(0).next_at is None
     assert engine.schedule_store.occurrences("tick") == []
 
 
@@ -103,24 +104,24 @@ EMPTY = schedule("empty", due_at=None, paused=True, queue="", task="")
 @pytest.mark.parametrize("given", [FULL, EMPTY], ids=lambda given: given.id)
 def test_every_field_comes_back_as_it_was_given(engine: Engine, given: ScheduleRow) -> None:
     assert engine.schedule_store.put(given, new=True)
-    assert engine.schedule_store.get(given.id) == given
-    assert engine.schedule_store.all() == [given]
+    assert stored_schedule(engine.schedule_store, given.id) == given
+    assert engine.schedule_store.get() == [given]
 
 
 @pytest.mark.parametrize("odd", ODD)
 def test_any_text_is_an_id(engine: Engine, odd: str) -> None:
     put_all(engine, schedule(odd), schedule("other"))
-    assert [each.id for each in engine.schedule_store.due(10, now=NOW) if each.id != "other"] == [odd]
+    assert [each.id for each in engine.schedule_store.due(10, now=NOW).rows if each.id != "other"] == [odd]
     assert engine.schedule_store.fire([firing(schedule(odd), new_job("job"))], now=NOW) == [True]
     assert [each.job_id for each in engine.schedule_store.occurrences(odd)] == ["job"]
     assert engine.schedule_store.delete(odd)
-    assert [each.id for each in engine.schedule_store.all()] == ["other"]
+    assert [each.id for each in engine.schedule_store.get()] == ["other"]
 
 
 def test_a_large_call_is_kept(engine: Engine) -> None:
     large = schedule(call=f'["{"x" * 1_000_000}"]')
     assert engine.schedule_store.put(large, new=True)
-    assert engine.schedule_store.get("tick") == large
+    assert stored_schedule(engine.schedule_store, "tick") == large
     assert engine.schedule_store.fire([firing(large, new_job("job", payload="y" * 1_000_000))], now=NOW) == [True]
     assert row(engine).payload == "y" * 1_000_000
 
@@ -128,8 +129,8 @@ def test_a_large_call_is_kept(engine: Engine) -> None:
 def test_schedules_are_listed_by_id(engine: Engine) -> None:
     names = ("b", "ü", "a", "A", "c", "B")
     put_all(engine, *(schedule(name, due_at=NOW - place) for place, name in enumerate(names)))
-    assert [each.id for each in engine.schedule_store.all()] == ["A", "B", "a", "b", "c", "ü"]
-    assert engine.schedule_store.count() == 6
+    assert [each.id for each in engine.schedule_store.get()] == ["A", "B", "a", "b", "c", "ü"]
+    assert engine.maintenance.facts().schedules == 6
 
 
 def test_a_new_one_does_not_take_the_place_of_one_that_is_there(engine: Engine) -> None:
@@ -137,14 +138,14 @@ def test_a_new_one_does_not_take_the_place_of_one_that_is_there(engine: Engine) 
     assert engine.schedule_store.put(first, new=True)
     for version in (6, 7, 8):
         assert not engine.schedule_store.put(schedule(version=version, task="other"), new=True)
-    assert engine.schedule_store.all() == [first]
+    assert engine.schedule_store.get() == [first]
 
 
 def test_a_change_counts_the_version_up(engine: Engine) -> None:
     put_all(engine, schedule(version=7))
     changed = msgspec.structs.replace(FULL, id="tick", version=7)
     assert engine.schedule_store.put(changed)
-    assert engine.schedule_store.all() == [one_version_on(changed)]
+    assert engine.schedule_store.get() == [one_version_on(changed)]
     assert engine.schedule_store.put(schedule(version=8))
     assert stored(engine) == schedule(version=9)
 
@@ -154,12 +155,12 @@ def test_a_change_of_another_version_is_refused(engine: Engine, version: int) ->
     put_all(engine, schedule(version=7))
     assert not engine.schedule_store.put(schedule(version=version, task="other", due_at=NOW - HOUR))
     assert stored(engine) == schedule(version=7)
-    assert engine.schedule_store.next_due() == NOW
+    assert engine.schedule_store.due(0).next_at == NOW
 
 
 def test_a_change_of_a_schedule_that_is_not_there_is_refused(engine: Engine) -> None:
     assert not engine.schedule_store.put(schedule())
-    assert engine.schedule_store.all() == []
+    assert engine.schedule_store.get() == []
     assert due(engine) == []
 
 
@@ -170,7 +171,7 @@ def test_a_deleted_schedule_is_gone_with_its_occurrences(engine: Engine) -> None
     )
     assert engine.schedule_store.delete("tick")
     assert not engine.schedule_store.delete("tick")
-    assert engine.schedule_store.get("tick") is None
+    assert stored_schedule(engine.schedule_store, "tick") is None
     assert due(engine) == []
     assert engine.schedule_store.occurrences("tick") == []
     assert len(engine.schedule_store.occurrences("other")) == 1
@@ -190,7 +191,7 @@ def test_a_schedule_made_again_begins_anew(engine: Engine) -> None:
 def test_what_was_never_there_is_not_deleted(engine: Engine) -> None:
     put_all(engine, schedule())
     assert not engine.schedule_store.delete("tic")
-    assert len(engine.schedule_store.all()) == 1
+    assert len(engine.schedule_store.get()) == 1
 
 
 @pytest.mark.parametrize("version", [1, 6, 8])
@@ -203,10 +204,10 @@ def test_a_schedule_of_another_version_is_not_deleted(engine: Engine, version: i
     assert len(engine.schedule_store.occurrences("tick")) == 1
     assert engine.schedule_store.delete("tick", 7)
     assert not engine.schedule_store.delete("tick", 7)
-    assert (engine.schedule_store.all(), due(engine), engine.schedule_store.occurrences("tick")) == ([], [], [])
+    assert (engine.schedule_store.get(), due(engine), engine.schedule_store.occurrences("tick")) == ([], [], [])
 
 
-# -- due and next_due
+# -- due
 
 
 def test_nothing_is_due_early(engine: Engine) -> None:
@@ -228,47 +229,47 @@ def test_the_earliest_come_first_and_not_more_than_asked_for(engine: Engine) -> 
 
 def test_what_is_due_is_told_with_all_of_its_row(engine: Engine) -> None:
     put_all(engine, FULL)
-    assert engine.schedule_store.due(10, now=FULL.due_at) == [FULL]
+    assert engine.schedule_store.due(10, now=FULL.due_at).rows == [FULL]
 
 
 def test_due_goes_by_when_to_look_and_not_by_the_occurrence(engine: Engine) -> None:
     put_all(engine, schedule(due_at=NOW + SECOND, occurrence=NOW - HOUR))
     assert due(engine) == []
-    assert engine.schedule_store.next_due() == NOW + SECOND
+    assert engine.schedule_store.due(0).next_at == NOW + SECOND
 
 
 def test_one_without_a_time_is_never_due(engine: Engine) -> None:
     put_all(engine, schedule("paused", due_at=None), schedule("ended", due_at=None, paused=False))
     assert due(engine, now=2 * NOW) == []
-    assert engine.schedule_store.next_due() is None
+    assert engine.schedule_store.due(0).next_at is None
 
 
 def test_a_pause_takes_effect_and_can_be_lifted(engine: Engine) -> None:
     put_all(engine, schedule())
     engine.schedule_store.put(schedule(due_at=None))
-    assert (due(engine), engine.schedule_store.next_due()) == ([], None)
+    assert (due(engine), engine.schedule_store.due(0).next_at) == ([], None)
     engine.schedule_store.put(schedule(version=2, due_at=NOW + 5))
     assert (due(engine), due(engine, now=NOW + 5)) == ([], ["tick"])
-    assert engine.schedule_store.next_due() == NOW + 5
+    assert engine.schedule_store.due(0).next_at == NOW + 5
 
 
 def test_the_next_one_is_the_earliest_of_all(engine: Engine) -> None:
     times = {"a": NOW + 30, "b": NOW + 10, "c": NOW + 20, "d": None}
     put_all(engine, *(schedule(name, due_at=at) for name, at in times.items()))
-    assert engine.schedule_store.next_due() == NOW + 10
+    assert engine.schedule_store.due(0).next_at == NOW + 10
     engine.schedule_store.delete("b")
-    assert engine.schedule_store.next_due() == NOW + 20
+    assert engine.schedule_store.due(0).next_at == NOW + 20
     engine.schedule_store.put(schedule("c", due_at=NOW + 40))
-    assert engine.schedule_store.next_due() == NOW + 30
+    assert engine.schedule_store.due(0).next_at == NOW + 30
     engine.schedule_store.put(schedule("a", due_at=NOW - HOUR))
-    assert engine.schedule_store.next_due() == NOW - HOUR
+    assert engine.schedule_store.due(0).next_at == NOW - HOUR
 
 
 def test_without_a_time_given_the_stores_clock_tells_what_is_due(engine: Engine) -> None:
     put_all(
         engine, schedule("past", due_at=engine.clock.now() - 1), schedule("future", due_at=engine.clock.now() + HOUR)
     )
-    assert [each.id for each in engine.schedule_store.due(10)] == ["past"]
+    assert [each.id for each in engine.schedule_store.due(10).rows] == ["past"]
 
 
 @pytest.mark.parametrize("kind", ["moved", "arriving"])
@@ -278,7 +279,7 @@ def test_nothing_is_due_while_a_notice_hangs(store: StoreUnderTest, kind: str) -
     assert due(other) == ["tick"]
     engine.transfer.set_status(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, StoreStatus))
     assert (due(engine), due(other)) == ([], [])
-    assert [each.id for each in other.schedule_store.all()] == ["tick"]
+    assert [each.id for each in other.schedule_store.get()] == ["tick"]
     engine.transfer.set_status(None)
     assert due(other) == ["tick"]
 
@@ -286,12 +287,12 @@ def test_nothing_is_due_while_a_notice_hangs(store: StoreUnderTest, kind: str) -
 def test_no_job_is_fired_at_a_store_that_has_moved_since_the_look(store: StoreUnderTest) -> None:
     engine, scheduler = store.open(), store.open()
     put_all(engine, schedule())
-    (looked_at,) = scheduler.schedule_store.due(10, now=NOW)
+    (looked_at,) = scheduler.schedule_store.due(10, now=NOW).rows
     engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     with suppress(StoreMoved):
         assert scheduler.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(engine) == {}
-    assert engine.schedule_store.all() == [schedule()]
+    assert engine.schedule_store.get() == [schedule()]
     assert engine.schedule_store.occurrences("tick") == []
 
 
@@ -313,7 +314,7 @@ def test_a_firing_stores_the_schedule_its_jobs_and_its_occurrences(engine: Engin
     )
     assert stored(engine, "other") == schedule("other", due_at=NOW + HOUR)
     assert (due(engine), due(engine, now=NOW + SECOND)) == ([], ["tick"])
-    assert engine.schedule_store.next_due() == NOW + SECOND
+    assert engine.schedule_store.due(0).next_at == NOW + SECOND
 
 
 def test_fired_jobs_are_claimed_when_they_are_due(engine: Engine) -> None:
@@ -353,7 +354,7 @@ def test_fired_jobs_are_stored_as_any_other(engine: Engine) -> None:
 def test_the_queue_of_a_fired_job_is_known(engine: Engine) -> None:
     put_all(engine, schedule())
     engine.schedule_store.fire([firing(schedule(), new_job("job", queue="brand new"))], now=NOW)
-    assert [(queue.name, queue.created_at) for queue in engine.queries.queues()] == [("brand new", NOW)]
+    assert [(queue.name, queue.created_at) for queue in engine.queries.rules().queues] == [("brand new", NOW)]
     assert ids(claim(engine)) == ["job"]
 
 
@@ -362,9 +363,9 @@ def test_a_stale_firing_is_left_alone_with_all_that_goes_with_it(engine: Engine,
     put_all(engine, schedule(version=3))
     late = firing(schedule(version=version), new_job("job", queue="brand new", tags=("t",)))
     assert engine.schedule_store.fire([late], now=NOW) == [False]
-    assert engine.schedule_store.all() == [schedule(version=3)]
+    assert engine.schedule_store.get() == [schedule(version=3)]
     assert rows(engine) == {}
-    assert engine.queries.queues() == []
+    assert engine.queries.rules().queues == []
     assert engine.schedule_store.occurrences("tick") == []
     assert due(engine) == ["tick"]
 
@@ -383,7 +384,7 @@ def test_the_same_firing_applies_once(engine: Engine) -> None:
 def test_a_schedule_changed_between_look_and_firing_does_not_fire(store: StoreUnderTest, change: str) -> None:
     scheduler, operator = store.open(), store.open()
     put_all(operator, schedule())
-    (looked_at,) = scheduler.schedule_store.due(10, now=NOW)
+    (looked_at,) = scheduler.schedule_store.due(10, now=NOW).rows
     assert (
         operator.schedule_store.put(schedule(due_at=None))
         if change == "put"
@@ -391,7 +392,7 @@ def test_a_schedule_changed_between_look_and_firing_does_not_fire(store: StoreUn
     )
     assert scheduler.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(operator) == {}
-    assert operator.schedule_store.all() == ([schedule(due_at=None, version=2)] if change == "put" else [])
+    assert operator.schedule_store.get() == ([schedule(due_at=None, version=2)] if change == "put" else [])
     assert operator.schedule_store.occurrences("tick") == []
 
 
@@ -403,7 +404,7 @@ def test_a_stale_one_does_not_keep_the_others_from_firing(engine: Engine, place:
     answers = engine.schedule_store.fire(firings, now=NOW)
     assert answers == [one.row.id != "stale" for one in firings]
     assert sorted(rows(engine)) == ["of a", "of b"]
-    assert {each.id: each.version for each in engine.schedule_store.all()} == {"a": 2, "b": 6, "stale": 5}
+    assert {each.id: each.version for each in engine.schedule_store.get()} == {"a": 2, "b": 6, "stale": 5}
     assert [len(engine.schedule_store.occurrences(name)) for name in ("a", "b", "stale")] == [1, 1, 0]
     assert due(engine) == ["stale"]
 
@@ -537,7 +538,7 @@ def test_a_timetable_survives_its_engine(store: StoreUnderTest) -> None:
 
     def everything(engine: Engine) -> list[object]:
         table = engine.schedule_store
-        return [table.all(), table.due(10, now=LATER), table.next_due(), table.occurrences("a"), rows(engine)]
+        return [table.get(), table.due(10, now=LATER), table.occurrences("a"), rows(engine)]
 
     before = everything(first)
     first.close()
@@ -577,7 +578,7 @@ def test_many_schedulers_together_fire_every_time_once(store: StoreUnderTest) ->
 
     def keep_time(number: int) -> list[str]:
         fired: list[str] = []
-        while looked_at := engines[number].schedule_store.due(10, now=last):
+        while looked_at := engines[number].schedule_store.due(10, now=last).rows:
             firings = [one_time(each) for each in looked_at]
             answers = engines[number].schedule_store.fire(firings, now=last)
             fired += [one.jobs[0].id for one, applied in zip(firings, answers, strict=True) if applied]
@@ -586,7 +587,7 @@ def test_many_schedulers_together_fire_every_time_once(store: StoreUnderTest) ->
     every_time = sorted(f"s{number}@{second * SECOND}" for number in range(15) for second in range(7))
     assert sorted(job_id for fired in together(4, keep_time) for job_id in fired) == every_time
     assert sorted(rows(engines[0])) == every_time
-    assert {each.version for each in engines[0].schedule_store.all()} == {8}
+    assert {each.version for each in engines[0].schedule_store.get()} == {8}
     assert {len(engines[0].schedule_store.occurrences(f"s{number}")) for number in range(15)} == {7}
 
 
@@ -645,14 +646,14 @@ def test_schedules_named_in_opposite_order_do_not_block_each_other(store: StoreU
     def fire(number: int) -> int:
         applied = 0
         for _ in range(15):
-            found = engines[number].schedule_store.all()
+            found = engines[number].schedule_store.get()
             firings = [firing(each, new_job(f"{each.id}-{each.version}", queue=each.id)) for each in found]
             applied += sum(engines[number].schedule_store.fire(firings if number % 2 else firings[::-1], now=NOW))
         return applied
 
     applied = sum(together(4, fire))
     assert applied == engines[0].queries.count(EVERYTHING).jobs
-    assert applied == sum(each.version - 1 for each in engines[0].schedule_store.all())
+    assert applied == sum(each.version - 1 for each in engines[0].schedule_store.get())
 
 
 def test_readers_never_see_half_a_firing(store: StoreUnderTest) -> None:

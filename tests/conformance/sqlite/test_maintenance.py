@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.health.findings import WriteContention
+from headrace.core.health.findings import MAINTENANCE_KINDS, WriteContention
 from headrace.core.jobs.records import Filter, Lease
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.sql import retention as sweeper_module
@@ -49,7 +49,7 @@ def log_of(engine: SqliteEngine) -> int:
 def test_a_checkpoint_leaves_no_log(engine: SqliteEngine) -> None:
     fill(engine, 500)
     assert log_of(engine) > 0
-    sizes = engine.maintenance.checkpoint()
+    sizes = engine.maintenance.maintain(["checkpoint"], "all").sizes
     assert sizes["log_before"] > sizes["log_after"] == log_of(engine) == 0
 
 
@@ -60,9 +60,9 @@ def test_a_checkpoint_waits_for_no_reader(engine: SqliteEngine) -> None:
         reader.execute("SELECT count(*) FROM headrace_jobs").fetchone()
         fill_more = new_job("more")
         engine.insert([fill_more], now=NOW)
-        assert engine.maintenance.checkpoint()["log_after"] > 0
+        assert engine.maintenance.maintain(["checkpoint"], "all").sizes["log_after"] > 0
         engine.insert([new_job("and more")], now=NOW)
-    assert engine.maintenance.checkpoint()["log_after"] == 0
+    assert engine.maintenance.maintain(["checkpoint"], "all").sizes["log_after"] == 0
 
 
 def test_what_a_sweep_removes_is_written_back_while_others_may_write(
@@ -73,7 +73,7 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     fill(engine, 500)
     engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
     leases = [Lease(job.id, job.version) for job in engine.queries.find(Filter(), 500).jobs]
-    engine.maintenance.checkpoint()
+    engine.maintenance.maintain(["checkpoint"], "all")
     file, other, written_beside = Path(engine.store.path), store.open(), list[str]()
     before, write_back = file.stat().st_mtime_ns, engine.store.write_back
 
@@ -94,15 +94,15 @@ def test_upkeep_shortens_a_log_when_nobody_writes_and_a_long_one_always(
 ) -> None:
     fill(engine, 500)
     monkeypatch.setattr(care_module, "_IDLE_LOG", 1000)
-    engine.maintenance.maintain(("vacuum", "optimize"), NOW)
-    engine.maintenance.maintain(["checkpoint"], NOW)
+    engine.maintenance.maintain(("vacuum", "optimize"), now=NOW)
+    engine.maintenance.maintain(["checkpoint"], now=NOW)
     assert log_of(engine) > 0, "it has just been written to"
-    engine.maintenance.maintain(["checkpoint"], NOW)
+    engine.maintenance.maintain(["checkpoint"], now=NOW)
     assert log_of(engine) == 0
     fill_one = new_job("one more")
     engine.insert([fill_one], now=NOW)
     monkeypatch.setattr(care_module, "_LONG_LOG", 1000)
-    engine.maintenance.maintain(["checkpoint"], NOW)
+    engine.maintenance.maintain(["checkpoint"], now=NOW)
     assert log_of(engine) == 0
 
 
@@ -125,30 +125,30 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
 
     before, pieces = free(), 0
     assert before > 600
-    assert not engine.maintenance.maintain(("checkpoint", "optimize"), NOW)
+    assert not engine.maintenance.maintain(("checkpoint", "optimize"), now=NOW).more
     assert free() == before
-    while engine.maintenance.maintain(["vacuum"], NOW):
+    while engine.maintenance.maintain(["vacuum"], now=NOW).more:
         pieces += 1
     assert 2 <= pieces <= before / 50, "some hundred pages at a time"
     assert free() < before
     assert free() > 0, "some is kept for what comes"
-    engine.maintenance.optimize()
+    engine.maintenance.maintain(MAINTENANCE_KINDS, "all")
     assert free() == 0
     assert engine.queries.count(Filter()).jobs == 500
 
 
 def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
     fill(engine, 3000)
-    engine.maintenance.checkpoint()
+    engine.maintenance.maintain(["checkpoint"], "all")
     engine.queries.move(Filter(), Trigger.DELETE, 3000, now=NOW)
-    assert not engine.maintenance.maintain(["vacuum"], NOW)
-    sizes = engine.maintenance.optimize(full=True)
+    assert not engine.maintenance.maintain(["vacuum"], now=NOW).more
+    sizes = engine.maintenance.maintain(MAINTENANCE_KINDS, "full").sizes
     assert sizes["size_after"] < sizes["size_before"] / 4
 
 
 def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEngine) -> None:
     fill(engine, 1000)
-    engine.maintenance.checkpoint()
+    engine.maintenance.maintain(["checkpoint"], "all")
     engine.close()
     data = bytearray(engine.store.path.read_bytes())
     middle = len(data) // 2 // 4096 * 4096
@@ -162,14 +162,14 @@ def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEn
 
 def test_pressure_is_told_to_everybody_once_a_minute(store: StoreUnderTest, engine: SqliteEngine) -> None:
     engine.insert([new_job(f"a-{n}") for n in range(10)], now=NOW)
-    engine.maintenance.maintain((), NOW)
+    engine.maintenance.maintain((), now=NOW)
     engine.insert([new_job(f"b-{n}") for n in range(5)], now=NOW)
-    engine.maintenance.maintain((), NOW + 59_999)
+    engine.maintenance.maintain((), now=NOW + 59_999)
     other = store.open()
     assert isinstance(other, SqliteEngine)
     other.insert([new_job("c")], now=NOW)
-    other.maintenance.maintain((), NOW + HOUR)
-    engine.maintenance.maintain((), NOW + HOUR)
+    other.maintenance.maintain((), now=NOW + HOUR)
+    engine.maintenance.maintain((), now=NOW + HOUR)
     with engine.store.reading() as db:
         first, second = health.pressure(db)
     assert (first.hour, first.jobs) == (NOW // HOUR, 10)
@@ -204,9 +204,9 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
     assert finding.code == "outgrown_busy"
     assert "9%" in finding.sentence
     assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
-    assert engine.maintenance.facts()["late_writes"] == "9.0% of 10000"
-    assert engine.maintenance.store_load(NOW).busy == 0.09
-    assert engine.maintenance.store_load(NOW + 2 * HOUR).busy == 0
+    assert engine.maintenance.facts().details["late_writes"] == "9.0% of 10000"
+    assert engine.maintenance.facts(NOW).busy == 0.09
+    assert engine.maintenance.facts(NOW + 2 * HOUR).busy == 0
 
 
 # -- copies
@@ -238,7 +238,7 @@ def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: S
     assert [row.id for row in other.queries.get(["old", "new"])] == ["old"]
     other.insert([new_job("newer")], now=NOW)
     assert claim_one(engine).id == "old"
-    assert engine.maintenance.facts()["journal_mode"] == "wal"
+    assert engine.maintenance.facts().details["journal_mode"] == "wal"
 
 
 def test_a_changed_schema_is_found(engine: SqliteEngine) -> None:

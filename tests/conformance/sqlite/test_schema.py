@@ -76,9 +76,9 @@ def newer_code(monkeypatch: pytest.MonkeyPatch) -> list[Migration]:
 
 
 def test_a_fresh_file_is_made_ready_by_its_first_use(engine: SqliteEngine) -> None:
-    assert engine.maintenance.schema() == (0, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (0, schema.CURRENT)
     engine.insert([new_job("job")], now=NOW)
-    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT, schema.CURRENT)
 
 
 def test_a_fresh_file_is_made_ready_even_where_migrations_are_by_hand(path: Path) -> None:
@@ -98,7 +98,7 @@ def test_any_operation_may_be_the_first(engine: SqliteEngine, first: str) -> Non
         "sign off": lambda: engine.unregister_worker("w1"),
     }
     acts[first]()
-    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT, schema.CURRENT)
 
 
 def test_migrations_are_numbered_without_gaps_and_in_order() -> None:
@@ -133,9 +133,9 @@ def test_many_may_open_a_fresh_file_at_once(path: Path, round: int) -> None:
 
 
 def test_migrate_tells_what_it_did_and_does_it_once(engine: SqliteEngine) -> None:
-    assert engine.migrate() == ALL_MIGRATIONS
-    assert engine.migrate() == []
-    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.migrate().applied == ALL_MIGRATIONS
+    assert engine.migrate().applied == []
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT, schema.CURRENT)
 
 
 def test_an_older_file_is_brought_up_to_date_and_keeps_its_jobs(path: Path, newer_code: list[Migration]) -> None:
@@ -145,7 +145,7 @@ def test_an_older_file_is_brought_up_to_date_and_keeps_its_jobs(path: Path, newe
         made_by_current(path)
     engine = SqliteEngine(path)
     assert ids(claim(engine)) == ["job"]
-    assert engine.maintenance.schema() == (schema.CURRENT, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT, schema.CURRENT)
     engine.close()
     assert 'INSERT INTO "headrace_next" VALUES(1);' in dump(path)
 
@@ -163,7 +163,7 @@ def test_an_older_file_is_refused_where_migrations_are_by_hand(path: Path, newer
     assert str(schema.CURRENT - 1) in str(caught.value)
     assert str(path) in str(caught.value)
     assert dump(path) == untouched
-    assert engine.migrate() == [f"{schema.CURRENT:04d}_next"]
+    assert engine.migrate().applied == [f"{schema.CURRENT:04d}_next"]
     assert kinds(engine.insert([new_job("other")], now=NOW)) == ["new"]
     engine.close()
 
@@ -186,7 +186,7 @@ def test_a_newer_file_is_refused_in_words_and_left_untouched(path: Path) -> None
             act()
         assert str(schema.CURRENT + 7) in str(caught.value)
         assert "Upgrade" in str(caught.value)
-    assert engine.maintenance.schema() == (schema.CURRENT + 7, schema.CURRENT)
+    assert engine.migrate(dry_run=True)[:2] == (schema.CURRENT + 7, schema.CURRENT)
     engine.close()
     assert dump(path) == untouched
 
@@ -239,7 +239,7 @@ def test_a_migration_that_fails_on_a_fresh_file_leaves_it_fresh(path: Path, monk
     engine = SqliteEngine(path)
     with pytest.raises(sqlite3.OperationalError):
         engine.migrate()
-    assert engine.maintenance.schema()[0] == 0
+    assert engine.migrate(dry_run=True).found == 0
     engine.close()
     assert [line for line in dump(path) if "headrace" in line] == []
 

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.dead_letters.records import RequeueRequest
-from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, JobUpdate, Lease, QueueRow
+from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
+from headrace.core.jobs.queue_rules import QueueRow
+from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, JobUpdate, Lease
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.jobs.transfer import JobExport, StoreStatus
-from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.policy_fields import OnStale
 from headrace.core.retention.staleness import StaleAction
 from headrace.engines.postgres import settle_and_claim
 from headrace.engines.protocol.engine import Engine
@@ -152,7 +153,10 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
     engine: Engine, target: Engine, store_status: StoreStatus | None
 ) -> None:
     engine.exchange([fail(submit_and_claim(engine, "failed"))], None, now=NOW)
-    job_exports, records = engine.transfer.export_jobs(0, 10), engine.transfer.export_dead_letters("", 10)
+    job_exports, records = (
+        engine.transfer.export_jobs(0, 10),
+        engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True),
+    )
     assert job_exports
     assert records
     target.transfer.set_status(store_status)
@@ -163,7 +167,7 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
         with pytest.raises(CopyFinished):
             unpack()
     assert target.transfer.export_jobs(0, 10) == []
-    assert target.transfer.export_dead_letters("", 10) == []
+    assert target.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True) == []
     target.transfer.set_status(StoreStatus("arriving", "here", 1))
     assert target.transfer.import_records(job_exports, "here") == target.transfer.import_records(records, "here") == 1
 
@@ -442,7 +446,18 @@ def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
     engine.transfer.set_status(store_status)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [False, False]
     assert contents(engine) == before
-    assert engine.dead_letters.get(job_ids=["old", "older"]) == []
+    assert (
+        engine.dead_letters.find(
+            DeadLetterFilter(
+                latest_of=(
+                    "old",
+                    "older",
+                )
+            ),
+            10,
+        )
+        == []
+    )
     engine.transfer.set_status(None)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [True, True]
 
@@ -464,7 +479,7 @@ def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest,
 
 def test_an_empty_store_has_nothing_to_pack(engine: Engine) -> None:
     assert engine.transfer.export_jobs(0, 10) == []
-    assert engine.transfer.export_dead_letters("", 10) == []
+    assert engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True) == []
 
 
 def test_jobs_are_packed_in_the_order_of_submission_a_page_at_a_time(engine: Engine) -> None:
@@ -557,7 +572,7 @@ def test_the_desk_finds_what_was_unpacked(engine: Engine, target: Engine) -> Non
         assert theirs.details(job_id) == ours.details(job_id)
     everybody = set(rows(engine))
     assert theirs.finished(everybody) == ours.finished(everybody)
-    assert [queue.name for queue in theirs.queues()] == [queue.name for queue in ours.queues()]
+    assert [queue.name for queue in theirs.rules().queues] == [queue.name for queue in ours.rules().queues]
 
 
 def test_unpacked_jobs_are_claimed_in_the_order_they_had(engine: Engine, target: Engine) -> None:
@@ -594,10 +609,12 @@ def test_time_goes_on_for_unpacked_jobs(engine: Engine, target: Engine) -> None:
 def test_operators_move_unpacked_jobs(engine: Engine, target: Engine) -> None:
     bring_every_state(engine)
     carry(engine, target)
-    target.transfer.import_records(engine.transfer.export_dead_letters("", 100))
+    target.transfer.import_records(engine.dead_letters.find(DeadLetterFilter(), 100, oldest_first=True))
     over = sum(job.state in FINAL for job in rows(target).values())
     assert len(target.queries.move(EVERYTHING, Trigger.REVIVE, 100, now=NOW)) == over
-    assert {letter.status for letter in target.transfer.export_dead_letters("", 100)} == {"requeued"}
+    assert {letter.status for letter in target.dead_letters.find(DeadLetterFilter(), 100, oldest_first=True)} == {
+        "requeued"
+    }
     left = sum(job.state is not State.RUNNING for job in rows(target).values())
     assert len(target.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)) == left
     assert set(states(target).values()) == {State.RUNNING}
@@ -637,7 +654,7 @@ def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
     assert engine.transfer.import_records([]) == 0
     assert engine.transfer.import_records([]) == 0
     engine.transfer.import_records([])
-    assert engine.queries.queues() == []
+    assert engine.queries.rules().queues == []
 
 
 def test_jobs_are_unpacked_while_a_notice_says_that_they_arrive(engine: Engine, target: Engine) -> None:
@@ -680,7 +697,7 @@ def test_queues_arrive_with_their_settings(engine: Engine) -> None:
     engine.queries.pause_queue("open", False)
     came = [QueueRow("new ☃", True, NOW - HOUR), QueueRow("old", False, NOW - HOUR), QueueRow("open", True, NOW)]
     engine.transfer.import_records(came)
-    assert engine.queries.queues() == came
+    assert engine.queries.rules().queues == came
     engine.insert([new_job("b", queue="new ☃")], now=NOW)
     assert ids(claim(engine)) == ["a"]
 
@@ -689,7 +706,7 @@ def test_a_queue_of_an_unpacked_job_is_known(engine: Engine, target: Engine) -> 
     engine.insert([new_job("a", queue="mail")], now=NOW)
     target.queries.pause_queue("reports", True)
     carry(engine, target)
-    assert {queue.name: queue.paused for queue in target.queries.queues()} == {"mail": False, "reports": True}
+    assert {queue.name: queue.paused for queue in target.queries.rules().queues} == {"mail": False, "reports": True}
 
 
 # -- dead letters
@@ -705,7 +722,7 @@ def test_dead_letters_are_packed_by_id_a_page_at_a_time(engine: Engine) -> None:
     for number in range(5):
         settle(engine, fail(submit_and_claim(engine, f"j{number}")))
     packed: list[DeadLetterRow] = []
-    while page := engine.transfer.export_dead_letters(packed[-1].id if packed else "", 2):
+    while page := engine.dead_letters.find(DeadLetterFilter(), 2, packed[-1].id if packed else "", oldest_first=True):
         assert len(page) <= 2
         packed += page
     assert [found.id for found in packed] == sorted(found.id for found in packed)
@@ -717,12 +734,12 @@ def test_dead_letters_arrive_as_they_were(engine: Engine, target: Engine) -> Non
     for number in range(3):
         settle(engine, fail(submit_and_claim(engine, f"j{number}")))
     engine.queries.move(Filter(ids=("j1",)), Trigger.REVIVE, 1, by="me", now=NOW)
-    packed = engine.transfer.export_dead_letters("", 10)
+    packed = engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)
     assert sorted(found.status for found in packed) == ["pending", "pending", "requeued"]
     assert target.transfer.import_records(packed) == 3
-    assert target.transfer.export_dead_letters("", 10) == packed
+    assert target.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True) == packed
     assert target.transfer.import_records(packed) == 0
-    assert target.transfer.export_dead_letters("", 10) == packed
+    assert target.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True) == packed
 
 
 def test_a_dead_letter_that_is_there_is_left_as_it_is(engine: Engine) -> None:
@@ -730,22 +747,24 @@ def test_a_dead_letter_that_is_there_is_left_as_it_is(engine: Engine) -> None:
     assert engine.transfer.import_records([mine]) == 1
     other = letter("b", "other")
     assert engine.transfer.import_records([letter("a", "another job"), other]) == 1
-    assert engine.transfer.export_dead_letters("", 10) == [mine, other]
+    assert engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True) == [mine, other]
 
 
 def test_one_dead_letter_is_pending_for_a_job(engine: Engine) -> None:
     assert engine.transfer.import_records([letter("a", "job"), letter("c", "job", "requeued")]) == 2
     assert engine.transfer.import_records([letter("b", "job")]) == 0
-    assert [found.id for found in engine.transfer.export_dead_letters("", 10)] == ["a", "c"]
+    assert [found.id for found in engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)] == ["a", "c"]
 
 
 def test_an_unpacked_job_that_fails_again_has_one_pending_letter(engine: Engine, target: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     carry(engine, target)
-    target.transfer.import_records(engine.transfer.export_dead_letters("", 10))
+    target.transfer.import_records(engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True))
     target.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(target, fail(claim_one(target), reason="second"))
-    found = {found.status: found.reason for found in target.transfer.export_dead_letters("", 10)}
+    found = {
+        found.status: found.reason for found in target.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)
+    }
     assert found == {"requeued": "first", "pending": "second"}
 
 

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.log import EventGroup
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger
 from headrace.engines.protocol.core import Bell
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.event_log import last_cursor
 from tests.conformance.core.test_every_event import ACTS, EXPIRES, is_expected
 from tests.support.builders import NOW, bring, fail, new_job, settle, submit_and_claim, succeed, worker_row
 from tests.support.engines import StoreUnderTest
@@ -46,8 +48,8 @@ def a_late_settle(engine: Engine) -> Callable[[], object]:
 def a_resolved_letter(engine: Engine) -> Callable[[], object]:
     claimed = submit_and_claim(engine)
     settle(engine, fail(claimed))
-    (letter,) = engine.dead_letters.get(job_ids=[claimed.id])
-    return lambda: engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
+    (letter,) = engine.dead_letters.find(DeadLetterFilter(latest_of=(claimed.id,)), 10)
+    return lambda: engine.dead_letters.update([letter.id], "manually_resolved", now=NOW)
 
 
 def news_of_a_turn(engine: Engine) -> Callable[[], object]:
@@ -77,10 +79,10 @@ def heard(store: StoreUnderTest, prepare: Callable[[Engine], Callable[[], object
     actor = store.open()
     follower = actor if own else store.open()
     do = prepare(actor)
-    before, bell = actor.events.last(), listening(actor, follower)
+    before, bell = last_cursor(actor.events), listening(actor, follower)
     assert not bell.wait(0)
     do()
-    assert actor.events.last() != before, "something is told"
+    assert last_cursor(actor.events) != before, "an event was appended"
     eventually(lambda: bell.wait(0), "a ring")  # as handlers ask: SQLite's bell looks at the file when it is asked
     bell.close()
 

@@ -91,9 +91,9 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert {states(target)[name] for name in ran} == {State.PENDING}
     assert {rows(target)[name].attempt for name in ran} == {0}, "no attempt is lost"
     assert dead_letters(target) == dead_letters(source)
-    assert target.queries.queues() == source.queries.queues()
-    assert target.rule_store.tasks() == source.rule_store.tasks()
-    assert target.schedule_store.all() == source.schedule_store.all()
+    assert target.queries.rules().queues == source.queries.rules().queues
+    assert target.queries.rules().tasks == source.queries.rules().tasks
+    assert target.schedule_store.get() == source.schedule_store.get()
     assert target.flow_store.edges(["child"]) == source.flow_store.edges(["child"])
     assert [summary.flow for summary in target.flow_store.flows(9)] == [
         summary.flow for summary in source.flow_store.flows(9)
@@ -149,7 +149,7 @@ def test_nothing_is_restored_while_a_worker_is_alive(source: Engine, folder: Pat
     source.insert([new_job("job")])
     backups.take(source, folder / "copy.db")
     source.renew(worker_row("w1", seen_at=source.clock.now()), [], 0)
-    with pytest.raises(ConfigError, match="1 workers are alive, such as w1"):
+    with pytest.raises(ConfigError, match="1 worker is alive, such as w1"):
         backups.restore(source, folder / "copy.db", replace_all=True)
 
 
@@ -262,6 +262,7 @@ class _Busy:
             engine.flow_store,
             engine.rule_store,
         )
+        self.dead_letters = engine.dead_letters
 
     def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         found = self.engine.transfer.export_jobs(after, 1)

@@ -54,7 +54,7 @@ def fill(app: Headrace, count: int, queue: str = "mail") -> None:
 
 
 def posts(app: Headrace) -> list[Document]:
-    return app.engine.document_store.browse(POST)
+    return app.engine.document_store.get(POST)
 
 
 def alert_check_of(app: Headrace) -> AlertCheck:
@@ -178,7 +178,7 @@ def test_a_round_that_was_frozen_does_not_notify_of_old_inputs(app: Headrace, cl
         app.alerts.rules.create(name, when=f"depth > {2 if name == 'deep' else 1000}")
     fill(app, 3)
     maintenance_task = alert_check_of(app)
-    while app.engine.document_store.browse("~alert.turn") == []:
+    while app.engine.document_store.get("~alert.turn") == []:
         maintenance_task.do()
     for _ in SHIPPED:  # up to the first of our own, for which the depth is read
         assert maintenance_task.do() == 0.0
@@ -334,7 +334,7 @@ def test_one_that_is_raised_by_hand_is_remembered_for_its_cooldown(app: Headrace
     assert notified() == 0
     clock.advance(86_400)
     app.alerts.evaluate()
-    assert app.engine.document_store.browse("alert") == []
+    assert app.engine.document_store.get("alert") == []
     assert notified() == 1
 
 

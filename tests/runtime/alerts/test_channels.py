@@ -226,7 +226,7 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
     outbox = Outbox(AlertStore(app.engine, app.settings, None), clock)
     begun, tries = clock.now(), list[float]()
     with caplog.at_level(logging.WARNING, "headrace.alerts"):
-        while app.engine.document_store.browse(POST):
+        while app.engine.document_store.get(POST):
             before = len(hook.got)
             outbox.deliver()
             if len(hook.got) > before:
@@ -238,7 +238,7 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
     assert tries == [0, 15, 45, 105, 225, 465, 945, 1905]
     assert [line.partition(":")[0] for line in caplog.messages] == [
         "channel ops can't be reached",
-        "channel ops missed 1 alerts after 8 tries",
+        "channel ops missed 1 alert after 8 tries",
     ]
     assert app.alerts.channels.get("ops").failures == 8
     hook.status = 200
@@ -260,7 +260,7 @@ def test_what_one_has_taken_no_other_brings_unless_he_dies(app: Headrace, clock:
     clock.advance(120)
     assert second.deliver() == 2
     assert len(hook.got) == 1, "one message for both"
-    assert app.engine.document_store.browse(POST) == []
+    assert app.engine.document_store.get(POST) == []
 
 
 def test_a_round_does_not_wait_for_a_server_that_does_not_answer(app: Headrace, clock: VirtualClock) -> None:
@@ -284,7 +284,7 @@ def test_only_severe_enough_alerts_are_sent(app: Headrace, hook: Hook) -> None:
     assert len(hook.got) == 1
     assert "large" in json.loads(hook.got[0][2])["text"]
     assert "small" not in json.loads(hook.got[0][2])["text"]
-    assert app.engine.document_store.browse(POST) == []
+    assert app.engine.document_store.get(POST) == []
 
 
 def test_a_post_for_a_channel_that_is_gone_is_no_secret(app: Headrace, hook: Hook) -> None:
@@ -326,7 +326,7 @@ def test_secrets_are_encrypted_in_the_store_and_shown_nowhere(
     with Headrace("memory://", clock=clock, encryption_keys=[KEY]) as app:
         app.alerts.channels.create("ops", kind="slack", url="http://127.0.0.1:1/T0/hush")
         app.alerts.channels.create("mail", kind="email", host="127.0.0.1", to="a@b.c", user="u", password="hush")
-        raw = [document.value for document in app.engine.document_store.browse(CHANNEL)]
+        raw = [document.value for document in app.engine.document_store.get(CHANNEL)]
         assert all(text.startswith('{"$sealed"') for text in raw)
         app.alerts.trigger("deploy", "x", notify=("ops", "mail"))
         with caplog.at_level(logging.DEBUG):

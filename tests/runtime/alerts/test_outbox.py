@@ -76,7 +76,7 @@ def test_the_end_of_an_alert_is_not_sent_before_its_beginning(app: Headrace, clo
     clock.advance(15)
     outbox.deliver()
     assert received(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
-    assert app.engine.document_store.browse(POST) == []
+    assert app.engine.document_store.get(POST) == []
 
 
 @pytest.mark.engines("sqlite")
@@ -86,9 +86,9 @@ def test_none_is_passed_over_while_others_take_theirs_away(app: Headrace, monkey
         app.alerts.trigger(name, "x", notify="ops")
     posts = AlertStore(app.engine, app.settings, None).browse(POST)
     first, second = next(posts), next(posts)
-    assert app.engine.document_store.remove([second])
+    assert app.engine.document_store.put((), [second])
     assert [document.key for document in (first, *posts)] == [
-        document.key for document in app.engine.document_store.browse(POST)
+        document.key for document in app.engine.document_store.get(POST)
     ]
 
 
@@ -106,7 +106,7 @@ def test_a_delivery_that_could_not_start_was_not_sent(
         with pytest.raises(RuntimeError):
             outbox.start_due()
     outbox.start_due()
-    assert len(app.engine.document_store.browse(POST)) == 1
+    assert len(app.engine.document_store.get(POST)) == 1
     clock.advance(120)
     eventually(lambda: not outbox.start_due() and received(hook) == [[("raised", "deploy")]], "it is sent later")
 
@@ -115,21 +115,25 @@ def test_a_delivery_that_could_not_start_was_not_sent(
 def test_an_outage_does_not_repeat_a_delivered_notification(
     app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(documents: Sequence[Document]) -> bool:
-        raise EngineUnavailable("on purpose")
+    put = app.engine.document_store.put
+
+    def away(documents: Sequence[Document], delete: Sequence[Document] = ()) -> bool:
+        if delete:
+            raise EngineUnavailable("on purpose")
+        return put(documents)
 
     outbox = outbox_of(app)
     app.alerts.trigger("deploy", "it failed", notify="ops")
     outbox.start_due()
     eventually(lambda: received(hook), "it is sent")
     with monkeypatch.context() as patch:
-        patch.setattr(app.engine.document_store, "remove", away)
+        patch.setattr(app.engine.document_store, "put", away)
         eventually(lambda: _is_cut_off(outbox), "it is about to be settled")
     eventually(lambda: not outbox.start_due(), "it is settled")
     clock.advance(3600)
     outbox.deliver()
     assert received(hook) == [[("raised", "deploy")]]
-    assert app.engine.document_store.browse(POST) == []
+    assert app.engine.document_store.get(POST) == []
 
 
 def _is_cut_off(outbox: Outbox) -> bool:

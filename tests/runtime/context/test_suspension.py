@@ -257,7 +257,7 @@ def test_a_finished_or_unknown_job_gets_no_events(app: Headrace, worker: Worker)
         (7, "paid", None, "job: expected text, got 7"),
         ("id", "", None, "event: expected a name"),
         ("id", "paid", object(), "data: .* can't be stored"),
-        ("id", "paid", "x" * 2_000_000, "the payload is more than"),
+        ("id", "paid", "x" * 2_000_000, "the data is more than"),
     ],
 )
 def test_a_wrong_event_is_refused(app: Headrace, job: Any, name: str, data: Any, expected: str) -> None:

@@ -338,7 +338,7 @@ def test_old_dead_letters_are_purged_but_not_pending_ones(app: Headrace, failed:
     app.dead.resolve(first.id, "cancelled")
     assert app.dead.purge() == 0
     assert app.dead.purge(older_than=0, dry_run=True) in (0, 1)
-    app.engine.dead_letters.purge(["cancelled"], app.clock.now() + 1000, 10)
+    app.engine.dead_letters.delete(DeadLetterFilter(statuses=("cancelled",), ended_before=app.clock.now() + 1000), 10)
     with pytest.raises(DeadLetterNotFound, match="purged"):
         app.dead.get(first.id)
     assert app.dead.get(second.id).is_pending
@@ -397,7 +397,7 @@ def age(app: Headrace, seconds: float) -> None:
     """Make all dead letters older, as if that time had passed."""
     engine = app.engine
     rows = engine.dead_letters.find(DeadLetterFilter(), 100)
-    engine.dead_letters.purge(STATUSES, app.clock.now() + 1000, 100)
+    engine.dead_letters.delete(DeadLetterFilter(statuses=STATUSES, ended_before=app.clock.now() + 1000), 100)
     older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
     engine.transfer.import_records([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,7 +18,7 @@ import pytest
 
 from headrace import Event, Headrace, InvalidJob, PermanentError, WebhookNotFound, Worker
 from headrace.core.documents import Document
-from headrace.core.events.webhooks import verify
+from headrace.core.events.webhooks import WebhookRow, verify
 from headrace.errors import ConfigError, EngineUnavailable, HeadraceError
 from headrace.runtime.events import handlers as listening
 from headrace.runtime.events.handlers import KIND, HandlerCursor
@@ -85,6 +86,26 @@ def test_a_worker_reports_an_outage_of_its_store(app: Headrace, monkeypatch: pyt
         "the server is away",
     )
     assert event.data["seconds"] > 0
+
+
+def test_a_worker_pauses_after_an_error_of_its_claims_and_reports_it(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, fails, times = app.engine.exchange, True, list[float]()
+
+    def fail(*args: Any, **more: Any) -> Any:
+        times.append(time.monotonic())
+        if fails:
+            raise KeyError("odd")
+        return exchange(*args, **more)
+
+    monkeypatch.setattr(app.engine, "exchange", fail)
+    with app.worker():
+        eventually(lambda: len(times) == 2, "the claim is tried again")
+        fails = False
+        eventually(lambda: "worker.error" in _types(app), "the error is emitted")
+    [event] = app.events(follow=False, types="worker.error")
+    assert (event.data["error"], times[1] - times[0] > 0.9) == ("KeyError", True)
 
 
 @pytest.mark.every_engine
@@ -368,6 +389,41 @@ def test_what_is_not_taken_is_tried_again_and_a_redirect_is_not_followed(
     assert delivery.result(PATIENCE) == 200
 
 
+@pytest.mark.engines("sqlite")
+def test_a_webhook_created_while_they_are_read_is_known_at_the_next_read(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = app.webhooks
+    read = hooks._stored
+
+    def read_and_create() -> list[WebhookRow]:
+        found = read()
+        monkeypatch.undo()
+        hooks.create("https://example.com/hook", "queue.paused")
+        return found
+
+    monkeypatch.setattr(hooks, "_stored", read_and_create)
+    assert hooks._current_filter(False) is None
+    current = hooks._current_filter(False)
+    assert current is not None
+    assert current.types == {"queue.paused"}
+
+
+@pytest.mark.engines("sqlite")
+def test_a_failed_read_of_the_webhooks_is_repeated_at_once(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = app.webhooks
+    hooks.create("https://example.com/hook", "queue.paused")
+
+    def fail() -> list[WebhookRow]:
+        raise EngineUnavailable("away")
+
+    monkeypatch.setattr(hooks, "_stored", fail)
+    with pytest.raises(EngineUnavailable):
+        hooks._current_filter(False)
+    monkeypatch.undo()
+    assert hooks._current_filter(False) is not None
+
+
 @pytest.mark.slow
 @pytest.mark.engines("sqlite")
 def test_a_deleted_webhook_gets_no_more_events(app: Headrace, receiver: Receiver, worker: Worker) -> None:
@@ -390,7 +446,7 @@ def test_a_secret_is_encrypted_where_there_are_keys(folder: Path, receiver: Rece
     key = "k1:" + base64.b64encode(b"x" * 32).decode()
     with Headrace(f"sqlite:///{folder}/q.db", encryption_keys=[key], webhook_networks=["any"]) as app:
         hook = app.webhooks.create(receiver.url, "job.failed")
-        [document] = app.engine.document_store.browse("webhooks")
+        [document] = app.engine.document_store.get("webhooks")
         assert hook.secret is not None
         assert hook.secret not in document.value
         assert app.webhooks.test(hook.id) == 204

@@ -175,14 +175,14 @@ def test_claims_are_released_after_an_odd_error_while_the_results_for_them_are_r
 ) -> None:
     parent = app.task(name="give")(lambda: 7).enqueue()
     child = app.task(name="take")(lambda value: value).enqueue(parent)
-    read, errors = app.engine.flow_store.parent_results, iter([RuntimeError("odd")])
+    read, errors = app.engine.queries.get, iter([RuntimeError("odd")])
 
-    def odd(ids: Any) -> Any:
-        if (error := next(errors, None)) is not None:
+    def odd(ids: Any, *, light: bool = False) -> Any:
+        if parent.id in ids and (error := next(errors, None)) is not None:
             raise error
-        return read(ids)
+        return read(ids, light=light)
 
-    monkeypatch.setattr(app.engine.flow_store, "parent_results", odd)
+    monkeypatch.setattr(app.engine.queries, "get", odd)
     with app.worker():
         assert child.result(PATIENCE) == 7
 

@@ -12,6 +12,7 @@ import pytest
 
 from headrace import AppClosed, Headrace, Lifecycle, Retry, Worker
 from headrace.core.jobs.records import ClaimRequest
+from headrace.runtime.retention.policies import policies
 from headrace.runtime.worker.supervisor import run_in_process
 from headrace.testing import VirtualClock, drain
 from tests.support.waiting import PATIENCE
@@ -115,7 +116,7 @@ def test_a_lifecycle_in_code_counts_at_once() -> None:
         drain(app)
         clock.advance(10)
         assert app.lifecycle.archive().archived == 1
-        assert app.engine.staleness_store.policies() == [], "to look changes nothing"
+        assert policies(app.engine.document_store) == [], "to look changes nothing"
 
 
 def test_an_operators_policy_has_precedence_over_the_code(app: Headrace) -> None:

@@ -23,6 +23,7 @@ from headrace.testing import drain
 from tests.runtime.jobs import shop
 from tests.support.engines import KINDS
 from tests.support.gates import SOON
+from tests.support.schedules import stored_schedule
 from tests.support.waiting import PATIENCE, eventually
 
 MARK = "n33dle"  # in everything that must not be seen
@@ -62,7 +63,7 @@ def stored(app: Headrace) -> str:
     steps = [app.engine.queries.details(row.id).steps for row in rows]
     history = [app.engine.queries.details(row.id).history for row in rows]
     dead_letters = app.engine.dead_letters.find(DeadLetterFilter(), 1000)
-    return msgspec.json.encode([rows, logs, steps, history, dead_letters, app.engine.schedule_store.all()]).decode()
+    return msgspec.json.encode([rows, logs, steps, history, dead_letters, app.engine.schedule_store.get()]).decode()
 
 
 def test_nothing_of_a_job_is_stored_in_clear(app: Headrace) -> None:
@@ -256,7 +257,7 @@ def test_a_declared_schedule_is_stored_once_and_encrypted_again_with_a_new_key(
         return app, app.schedules.sync()
 
     def now() -> tuple[str | None, int]:
-        row = plain.engine.schedule_store.get("hourly")
+        row = stored_schedule(plain.engine.schedule_store, "hourly")
         assert row is not None
         return key_of(call_of(row).payload), call_of(row).priority
 
@@ -265,9 +266,9 @@ def test_a_declared_schedule_is_stored_once_and_encrypted_again_with_a_new_key(
     plain.schedules.update("hourly", priority=7)
     assert declare(OLD)[1] == []
     assert now() == ("2025", 7), "what an operator changed stays"
-    version = plain.engine.schedule_store.all()[0].version
+    version = plain.engine.schedule_store.get()[0].version
     assert declare(OLD)[1] == []
-    assert plain.engine.schedule_store.all()[0].version == version, "nothing is written where nothing is new"
+    assert plain.engine.schedule_store.get()[0].version == version, "nothing is written where nothing is new"
     last, changed = declare(NEW, OLD)
     assert (changed, now()) == ([], ("2026", 7))
     assert last.schedules.run_now("hourly").args == (MARK,)

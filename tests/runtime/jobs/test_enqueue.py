@@ -118,7 +118,7 @@ def test_the_limit_can_be_set() -> None:
         echo = app.task(name="echo")(lambda it: it)
         with pytest.raises(PayloadTooLarge, match="limit is 2,000 bytes"):
             echo.enqueue("x" * 2000)
-        with pytest.raises(PayloadTooLarge, match=r"metadata: .* limit is 2,000 bytes"):
+        with pytest.raises(PayloadTooLarge, match=r"the metadata is .* limit is 2,000 bytes"):
             echo.using(metadata={"note": "x" * 2000}).enqueue(1)
         assert is_empty(app)
 

@@ -24,6 +24,7 @@ from headrace import (
     Worker,
     current_job,
 )
+from headrace.core.dead_letters.records import DeadLetterFilter
 from tests.support.gates import SOON
 from tests.support.waiting import PATIENCE, eventually
 
@@ -403,5 +404,5 @@ def test_a_failed_job_leaves_one_dead_letter(app: Headrace, task: Register, work
 
     job = flaky.enqueue()
     assert job.wait(PATIENCE) == "failed"
-    [found] = app.engine.transfer.export_dead_letters("", 10)
+    [found] = app.engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)
     assert (found.job_id, found.task, found.reason, found.status) == (job.id, "flaky", "attempts_used_up", "pending")

@@ -10,7 +10,7 @@ import pytest
 from headrace import Headrace, InvalidJob
 from headrace.app.metrics.prometheus import bounded
 from headrace.core.metrics.cells import OTHERS, MetricCell, total
-from headrace.core.retention.archive import partition_of
+from headrace.core.retention.archive import PartitionChanges, partition_of
 from headrace.core.retention.retention import RetentionRun
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.runtime.retention.last_run import last_run
@@ -98,7 +98,7 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
         raise OSError("no room")
 
     assert app.services.archive is not None
-    monkeypatch.setattr(type(app.services.archive), "prepare", away)
+    monkeypatch.setattr(type(app.services.archive), "update_partitions", away)
     with pytest.raises(OSError, match="no room"):
         walk(app)
     [event] = app.events(types="archive.*", follow=False)
@@ -113,7 +113,8 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
 def test_partitions_that_could_not_be_made_are_counted(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(app.services.archive), "failures", lambda _: ["2026-W46", "2026-W47"])
+    changes = PartitionChanges([], ["2026-W46", "2026-W47"], [])
+    monkeypatch.setattr(type(app.services.archive), "update_partitions", lambda *_: changes)
     walk(app)
     assert app.metrics.value("partition_failures") == 2
 

@@ -63,7 +63,7 @@ def test_a_check_for_stale_jobs_that_fails_is_counted(
 ) -> None:
     maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
     maintenance_task.do()
-    monkeypatch.setattr(app.engine.staleness_store, "policies", lambda: 1 / 0)
+    monkeypatch.setattr("headrace.runtime.retention.staleness.policies", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         maintenance_task.do()
     monkeypatch.undo()

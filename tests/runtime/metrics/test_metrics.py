@@ -232,7 +232,7 @@ def test_buckets_that_are_too_old_are_forgotten(still: Headrace, clock: VirtualC
     while not maintenance_task.do():
         pass
     kept = {
-        kind: [document.key for document in still.engine.document_store.browse(kind)]
+        kind: [document.key for document in still.engine.document_store.get(kind)]
         for kind in still.engine.document_store.kinds("metrics")
     }
     fresh = f"{(clock.now() - 1_000_000) // 1000:010d}"

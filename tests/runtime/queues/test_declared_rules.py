@@ -73,7 +73,7 @@ def test_an_operator_gives_a_rule_back_to_the_code_by_setting_what_it_declares(a
 
 def test_a_task_without_rules_leaves_no_record(app: Headrace) -> None:
     declare(app)
-    assert app.engine.document_store.browse(KIND) == []
+    assert app.engine.document_store.get(KIND) == []
 
 
 @pytest.mark.parametrize(

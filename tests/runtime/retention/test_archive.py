@@ -336,16 +336,16 @@ def test_a_single_call_is_removed_also_by_a_worker_that_never_ran_one(
     clock.advance(60)
     run_to_end(other)
     assert gone.refresh().archived
-    assert [document.key for document in app.engine.document_store.browse("~removing")] == ["default"]
+    assert [document.key for document in app.engine.document_store.get("~removing")] == ["default"]
     clock.advance(31 * DAY)
     with monkeypatch.context() as full:
-        full.setattr(type(app.engine.document_store), "remove", _refuse)
+        full.setattr(type(app.engine.document_store), "put", _refuse)
         run_to_end(other)
     clock.advance(60)
     run_to_end(other)
-    assert app.engine.document_store.browse("~removing") == []
+    assert app.engine.document_store.get("~removing") == []
     run_to_end(seen)  # it is noted again, if it is met again
-    assert [document.key for document in app.engine.document_store.browse("~removing")] == ["default"]
+    assert [document.key for document in app.engine.document_store.get("~removing")] == ["default"]
 
 
 def run_to_end(maintenance_task: RetentionTask) -> float:

@@ -12,7 +12,10 @@ from msgspec.structs import replace
 from headrace import ConfigError, Headrace, Lifecycle, PermanentError
 from headrace.core.settings.settings import Settings
 from headrace.errors import EngineUnavailable
+from headrace.runtime.retention import dead_letters
+from headrace.runtime.retention.dead_letters import DeadLetterRetention
 from headrace.runtime.retention.last_run import last_run
+from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.staleness import StaleCheck, last_scan
 from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
@@ -322,3 +325,24 @@ def test_retention_rests_while_nothing_happens_and_goes_on_with_the_first_event(
         app.enqueue("work")
         clock.advance(60)
         assert runs() == 1
+
+
+def test_only_dead_letters_that_are_too_old_expire_though_others_are_resolved_meanwhile(
+    opened: Opened, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "_BATCH_SIZE", 2)
+    app = opened(dead_pending_keep=30 * DAY, keep_failed=None)
+    fail(app, clock, 4)
+    clock.advance(31 * DAY)
+    young = fail(app, clock, 3)
+    counts = RetentionCounts()
+    batches = DeadLetterRetention(app.engine, app.settings).walk(clock.now(), counts, dry_run=False)
+    next(batches)
+    for dead_letter in app.dead.list():
+        if dead_letter.job_id not in young:
+            app.dead.resolve(dead_letter.id, "manually_resolved")
+            break
+    for _ in batches:
+        pass
+    assert counts.expired == 3
+    assert sorted(dead_letter.job_id for dead_letter in app.dead.list()) == sorted(young)

@@ -8,13 +8,14 @@ import pytest
 from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, PolicyLayers
 from headrace.core.jobs.records import JobOptions
 from headrace.core.retention.lifecycle import PolicyRow, StoredPolicy
+from headrace.runtime.retention.policies import declare_policies
 
 QUICK = Lifecycle(max_pending=600, keep_failed=3600)
 
 
 def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app: Headrace) -> None:
-    app.engine.staleness_store.declare_policy([PolicyRow("task", "elsewhere", StoredPolicy(max_age=5))])
-    app.engine.staleness_store.declare_policy([PolicyRow("task", "changed", StoredPolicy(max_age=5))])
+    declare_policies(app.engine.document_store, [PolicyRow("task", "elsewhere", StoredPolicy(max_age=5))])
+    declare_policies(app.engine.document_store, [PolicyRow("task", "changed", StoredPolicy(max_age=5))])
     app.task(name="declared", lifecycle=QUICK, remove_on_complete=10, remove_on_fail=True)(lambda: None)
     app.task(name="changed")(lambda: None)
     with app.worker():

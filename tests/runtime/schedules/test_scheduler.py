@@ -13,9 +13,10 @@ import pytest
 from msgspec import structs
 
 from headrace import EngineUnavailable, Headrace, Job, QueueFull
-from headrace.core.schedules.records import ScheduleFire
+from headrace.core.schedules.records import DueSchedules, ScheduleFire
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.schedules.scheduler import Scheduler
+from tests.support.schedules import stored_schedule
 from tests.support.waiting import PATIENCE, eventually
 
 LATEST = 2.0  # seconds; a few milliseconds where nothing else runs
@@ -82,7 +83,7 @@ def test_a_worker_stores_what_its_code_declares_when_it_starts(app: Headrace) ->
 def test_a_worker_that_only_works_off_what_is_there_fires_nothing(app: Headrace, noted: list[str]) -> None:
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
     app.enqueue("note", "waiting")
-    eventually(lambda: (app.engine.schedule_store.next_due() or 0) <= app.clock.now(), "it is due")
+    eventually(lambda: (app.engine.schedule_store.due(0).next_at or 0) <= app.clock.now(), "it is due")
     app.run_worker(drain=True)
     assert noted == ["waiting"]
     assert app.schedules.get("s").fired == 0
@@ -94,10 +95,10 @@ def test_of_many_workers_exactly_one_fires_an_occurrence(app: Headrace, url: str
     schedule_store = app.engine.schedule_store
     for n in range(20):  # hourly: no second time comes while the first one is fired, however long that takes
         app.schedules.create(f"s{n}", "nobody", every=3600, limit=1)
-        row = schedule_store.get(f"s{n}")
+        row = stored_schedule(schedule_store, f"s{n}")
         assert row is not None
         assert schedule_store.put(structs.replace(row, occurrence=row.created_at, due_at=row.created_at))
-    assert len(schedule_store.due(100)) == 20
+    assert len(schedule_store.due(100).rows) == 20
     start, won = threading.Barrier(4), []
 
     def fire(engine: Any) -> None:
@@ -119,7 +120,7 @@ def test_of_many_workers_exactly_one_fires_an_occurrence(app: Headrace, url: str
 def test_more_than_a_batch_is_fired_without_a_pause(app: Headrace) -> None:
     for n in range(250):
         app.schedules.create(f"s{n}", "nobody", every=0.5, limit=1)
-    eventually(lambda: len(app.engine.schedule_store.due(1000)) == 250, "all are due")
+    eventually(lambda: len(app.engine.schedule_store.due(1000).rows) == 250, "all are due")
     with app.worker():
         eventually(lambda: app.jobs.count() == 250, "all are fired")
 
@@ -128,7 +129,7 @@ def test_an_error_of_one_is_recorded_and_the_others_go_on(
     app: Headrace, noted: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     app.schedules.create("broken", "note", args=("broken",), every=0.1)
-    row = app.engine.schedule_store.get("broken")
+    row = stored_schedule(app.engine.schedule_store, "broken")
     assert row is not None
     app.engine.schedule_store.put(structs.replace(row, timing='{"cron":"nonsense"}'))
     app.schedules.create("sound", "note", args=("sound",), every=0.1, limit=2)
@@ -144,7 +145,7 @@ def test_an_error_of_one_is_recorded_and_the_others_go_on(
 
 def test_what_can_not_be_read_at_all_can_still_be_looked_at(app: Headrace) -> None:
     app.schedules.create("broken", "note", every=0.1)
-    row = app.engine.schedule_store.get("broken")
+    row = stored_schedule(app.engine.schedule_store, "broken")
     assert row is not None
     app.engine.schedule_store.put(structs.replace(row, timing="{", call="["))
     eventually(lambda: fire_due(app.engine).seen == 1, "it is due")
@@ -158,7 +159,7 @@ def test_a_firing_that_the_store_refuses_does_not_take_the_others_along(
 ) -> None:
     for name in ("a", "full", "z"):
         app.schedules.create(name, "nobody", every=0.1, limit=1)
-    eventually(lambda: len(app.engine.schedule_store.due(10)) == 3, "all are due")
+    eventually(lambda: len(app.engine.schedule_store.due(10).rows) == 3, "all are due")
     fire = app.engine.schedule_store.fire
 
     def refusing(firings: list[ScheduleFire], now: int | None = None) -> list[bool]:
@@ -186,7 +187,7 @@ def test_an_outage_is_survived_and_declarations_are_made_up_for(
     class Away:
         def __getattr__(self, name: str) -> Any:
             if away.is_set():
-                if name == "next_due":
+                if name == "due":
                     waits.set()
                 raise EngineUnavailable("the store is away")
             return getattr(real, name)
@@ -202,12 +203,12 @@ def test_an_outage_is_survived_and_declarations_are_made_up_for(
 def test_an_outage_is_one_line_of_the_log_and_its_end_another(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def declare() -> None:
+    def declare(*_: int) -> None:
         raise EngineUnavailable("the store is away")
 
     scheduler = Scheduler(app.engine, declare)
     with monkeypatch.context() as outage:
-        outage.setattr(app.engine.schedule_store, "next_due", declare)
+        outage.setattr(app.engine.schedule_store, "due", declare)
         pauses = [scheduler._run_guarded() for _ in range(3)]
     scheduler._declare = lambda: None
     scheduler._run_guarded()
@@ -224,15 +225,15 @@ def test_an_error_of_the_heartbeat_does_not_end_it(
     app: Headrace, noted: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
-    next_due, stumbled = app.engine.schedule_store.next_due, threading.Event()
+    due, stumbled = app.engine.schedule_store.due, threading.Event()
 
-    def stumbling() -> int | None:
+    def stumbling(limit: int, now: int | None = None) -> DueSchedules:
         if not stumbled.is_set():
             stumbled.set()
             raise RuntimeError("a bug")
-        return next_due()
+        return due(limit, now)
 
-    monkeypatch.setattr(app.engine.schedule_store, "next_due", stumbling)
+    monkeypatch.setattr(app.engine.schedule_store, "due", stumbling)
     with app.worker():
         eventually(lambda: noted == ["x"], "the run")
     assert "scheduler iteration failed" in caplog.text
@@ -258,11 +259,11 @@ def test_a_declaration_that_can_not_be_stored_does_not_stop_the_worker(
 @pytest.mark.engines("sqlite")
 def test_an_idle_scheduler_hardly_looks(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, asleep = [], threading.Event()
-    next_due, listen = app.engine.schedule_store.next_due, app.engine.listen
+    due, listen = app.engine.schedule_store.due, app.engine.listen
 
-    def counting() -> int | None:
+    def counting(limit: int, now: int | None = None) -> DueSchedules:
         looks.append(1)
-        return next_due()
+        return due(limit, now)
 
     class Pillow:
         """Tells how long its listener wants to sleep, and lets it until it is rung."""
@@ -282,7 +283,7 @@ def test_an_idle_scheduler_hardly_looks(app: Headrace, monkeypatch: pytest.Monke
         def close(self) -> None: ...
 
     pillow = Pillow()
-    monkeypatch.setattr(app.engine.schedule_store, "next_due", counting)
+    monkeypatch.setattr(app.engine.schedule_store, "due", counting)
     monkeypatch.setattr(
         app.engine, "listen", lambda topic, queues=(): pillow if topic == "schedules" else listen(topic)
     )
@@ -298,7 +299,7 @@ def test_a_scheduler_that_came_too_late_waits_and_one_that_fired_does_not(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.schedules.create("s", "nobody", every=0.1, limit=1)
-    eventually(lambda: app.engine.schedule_store.due(1), "it is due")
+    eventually(lambda: app.engine.schedule_store.due(1).rows, "it is due")
     step_store = Scheduler(app.engine, lambda: None)
     try:
         with monkeypatch.context() as others:

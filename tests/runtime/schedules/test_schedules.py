@@ -24,6 +24,7 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.schedules.records import ScheduleFire, ScheduleRow
 from headrace.errors import HeadraceError, StoreMoved
 from headrace.testing import VirtualClock, adrain, drain, inline
+from tests.support.schedules import stored_schedule
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)  # a Monday
 
@@ -137,7 +138,7 @@ def test_a_one_time_schedule_that_is_given_a_new_time_while_it_fires_stays(
 def test_a_recreated_schedule_is_not_fired_by_a_reader_of_the_old_one(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("once", "note", at=START + timedelta(hours=1))
     clock.advance(3600)
-    seen = app.engine.schedule_store.get("once")
+    seen = stored_schedule(app.engine.schedule_store, "once")
     assert seen is not None
     app.schedules.delete("once")
     app.schedules.create("once", "note", at=START + timedelta(hours=2))

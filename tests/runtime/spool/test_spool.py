@@ -86,7 +86,7 @@ def answers(app: Headrace) -> None:
 
     def ping() -> bool:
         with contextlib.suppress(EngineUnavailable):
-            app.engine.queries.queues()
+            app.engine.queries.rules()
             return True
         return False
 

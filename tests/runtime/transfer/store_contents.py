@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.records import Claim, DeadLetterRow, NewJob, Outcome
 from headrace.core.jobs.states import State
 from headrace.core.jobs.transfer import JobExport
@@ -83,7 +84,7 @@ def contents(engine: Engine) -> list[JobExport]:
 
 
 def dead_letters(engine: Engine) -> list[DeadLetterRow]:
-    return engine.transfer.export_dead_letters("", 1_000_000)
+    return engine.dead_letters.find(DeadLetterFilter(), 1_000_000, oldest_first=True)
 
 
 def without_nul(job_exports: list[JobExport]) -> list[JobExport]:

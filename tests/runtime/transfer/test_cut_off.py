@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.app.transfer.move import CopyStep, StoreCopy, reopen
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import JobExport, StoreStatus
@@ -106,7 +107,7 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
         target.exchange([succeed(claim) for claim in claims], None)
         target.queries.move(Filter(), Trigger.DELETE, 1000)
         for dead_letter in dead_letters(target):
-            target.dead_letters.remove([dead_letter.id])
+            target.dead_letters.delete(DeadLetterFilter(ids=(dead_letter.id,)), 10)
         target.queries.pause_queue("mail", True)
         left.extend(contents(target))
 
@@ -116,7 +117,7 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
     assert copied.dead_letters == 0
     assert contents(target) == left
     assert dead_letters(target) == []
-    assert {queue.name: queue.paused for queue in target.queries.queues()}["mail"]
+    assert {queue.name: queue.paused for queue in target.queries.rules().queues}["mail"]
     assert made.verify().differences == []
     made.open()
     assert target.transfer.store_status() is None

@@ -48,7 +48,7 @@ def test_jobs_are_added_to_a_store_in_use_and_ids_that_are_there_stay(source: En
         *target_jobs,
         *(job_export for job_export in source_jobs if job_export.job.id != "job-000010"),
     ]
-    paused = {queue.name: queue.paused for queue in target.queries.queues()}
+    paused = {queue.name: queue.paused for queue in target.queries.rules().queues}
     assert (paused["mail"], paused["paused"]) == (True, False), "what the store in use has set stays"
 
 
@@ -105,7 +105,7 @@ def delete_one(target: Engine) -> str:
 def amend_one(target: Engine) -> str:
     job_id = last_job(target, State.PENDING)
     assert target.queries.update(job_id, JobUpdate(priority=50))
-    return f"job {job_id} differs in priority, version, history"
+    return f"job {job_id} differs in priority, version, updated_at, history"
 
 
 def cancel_one(target: Engine) -> str:
@@ -151,7 +151,7 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
     target.transfer.import_records(job_exports)
     target.transfer.import_records(dead_letters(source))
-    target.transfer.import_records(source.queries.queues())
+    target.transfer.import_records(source.queries.rules().queues)
     result = StoreCopy(source, target).verify()
     assert result.different == 20
     assert all("is out of order" in str(difference) for difference in result.differences)
@@ -176,7 +176,7 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
     target.transfer.import_records([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
     target.transfer.import_records(dead_letters(source))
-    target.transfer.import_records(source.queries.queues())
+    target.transfer.import_records(source.queries.rules().queues)
     result = StoreCopy(source, target).verify()
     assert {difference.id: difference.how for difference in result.differences} == {
         job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
@@ -189,7 +189,7 @@ def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
     target.transfer.import_records(without_nul(source.transfer.export_jobs(0, 1000)))
     target.transfer.import_records([msgspec.structs.replace(second, reason="another"), *rest])
-    target.transfer.import_records(source.queries.queues())
+    target.transfer.import_records(source.queries.rules().queues)
     result = StoreCopy(source, target).verify()
     assert [str(difference) for difference in result.differences] == [
         f"dead letter {first.id} of job {first.job_id} is missing",
@@ -216,7 +216,7 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
 def test_many_differences_are_counted_and_the_first_are_reported(source: Engine, target: Engine) -> None:
     fill(source, 100)
     target.transfer.set_status(StoreStatus("arriving", source.url, 1))
-    target.transfer.import_records(source.queries.queues())
+    target.transfer.import_records(source.queries.rules().queues)
     target.transfer.import_records(dead_letters(source))
     result = StoreCopy(source, target).verify()
     assert (result.different, len(result.differences)) == (100, 20)

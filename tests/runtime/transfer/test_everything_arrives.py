@@ -19,6 +19,7 @@ from headrace.core.schedules.records import Occurrence
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.transfer import Record
 from headrace.errors import StoreMoved
+from headrace.runtime.retention.policies import declare_policies, override_policy, policies, replace_policies
 from tests.runtime.transfer.kit import JOBS, cut_off, finish, move
 from tests.runtime.transfer.store_contents import HOUR, claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
@@ -36,6 +37,7 @@ from tests.support.builders import (
 from tests.support.cases import PAIRS
 from tests.support.damage import put_field
 from tests.support.engines import KINDS, StoreUnderTest
+from tests.support.schedules import stored_schedule
 
 # -- everything is copied
 
@@ -56,8 +58,8 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
 
     assert contents(target) == expected
     assert dead_letters(target) == expected_dead_letters != []
-    assert target.queries.queues() == source.queries.queues()
-    assert any(queue.paused for queue in target.queries.queues())
+    assert target.queries.rules().queues == source.queries.rules().queues
+    assert any(queue.paused for queue in target.queries.rules().queues)
 
     result = made.verify()
     assert (result.differences, result.taken) == ([], set())
@@ -113,11 +115,11 @@ def test_schedules_arrive_with_what_became_of_their_times(
         past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
         source.transfer.import_records(past)
     move(source, target)
-    assert source.schedule_store.due(10) == [], "a moved store fires nothing"
-    assert target.schedule_store.all() == source.schedule_store.all() != []
+    assert source.schedule_store.due(10).rows == [], "a moved store fires nothing"
+    assert target.schedule_store.get() == source.schedule_store.get() != []
     for name in ("nightly", "weekly"):
         assert target.schedule_store.occurrences(name) == source.schedule_store.occurrences(name) != []
-    assert [row.id for row in target.schedule_store.due(10)] == ["nightly", "weekly"]
+    assert [row.id for row in target.schedule_store.due(10).rows] == ["nightly", "weekly"]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -128,16 +130,16 @@ def test_rules_arrive_over_those_of_an_unused_store(
     source.rule_store.set_rules("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
     source.rule_store.set_rules("send", TaskRules(paused=True))
     target.rule_store.set_rules("send", TaskRules(concurrency=1))
-    source.staleness_store.declare_policy([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
-    source.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
-    target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=5))
+    declare_policies(source.document_store, [PolicyRow("task", "send", StoredPolicy(max_pending=1))])
+    override_policy(source.document_store, "queue", "mail", lambda _: StoredPolicy(max_age=None, remove_on_fail=True))
+    override_policy(target.document_store, "task", "send", lambda _: StoredPolicy(max_age=5))
     move(source, target)
-    assert target.staleness_store.policies() == source.staleness_store.policies()
-    assert len(target.staleness_store.policies()) == 2
-    assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.queries.queues()] == [
+    assert policies(target.document_store) == policies(source.document_store)
+    assert len(policies(target.document_store)) == 2
+    assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.queries.rules().queues] == [
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
-    assert target.rule_store.tasks() == [TaskRow("send", TaskRules(paused=True))]
+    assert target.queries.rules().tasks == [TaskRow("send", TaskRules(paused=True))]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -150,8 +152,8 @@ def test_documents_are_copied_except_existing_and_local_ones(
     target.document_store.put([Document("rule", "00007", 0, "theirs"), Document("rule", "other", 0, "theirs")])
     move(source, target)
     found = [
-        *target.document_store.browse("rule", last="01000"),
-        *target.document_store.browse("rule", "01000", limit=9999),
+        *target.document_store.get("rule", last="01000"),
+        *target.document_store.get("rule", first="01000", limit=9999),
     ]
     assert [document.key for document in found] == [*(f"{number:05}" for number in range(2500)), "other"]
     assert [document.key for document in found if document.value == "theirs"] == ["00007", "other"]
@@ -171,10 +173,8 @@ def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
             source.document_store.put([Document("metrics.10s", "late", 0, "{}"), Document("alert", "a", 0, "{}")])
 
     finish(StoreCopy(source, target, progress=measure))
-    assert [(document.key, document.value) for document in target.document_store.browse("metrics.10s")] == [
-        ("late", "{}")
-    ]
-    assert [document.key for document in target.document_store.browse("alert")] == ["a"]
+    assert [(document.key, document.value) for document in target.document_store.get("metrics.10s")] == [("late", "{}")]
+    assert [document.key for document in target.document_store.get("alert")] == ["a"]
 
 
 def test_documents_are_copied_though_workers_of_the_target_put_some_at_the_same_moment(
@@ -190,7 +190,7 @@ def test_documents_are_copied_though_workers_of_the_target_put_some_at_the_same_
 
     monkeypatch.setattr(target.document_store, "put", overtaken)
     StoreCopy(source, target).run(0)
-    assert [document.value for document in target.document_store.browse("metrics.10s")] == [
+    assert [document.value for document in target.document_store.get("metrics.10s")] == [
         "ours",
         "theirs",
         "ours",
@@ -224,11 +224,11 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
-        lambda target: target.staleness_store.override_policy("task", "send", StoredPolicy(max_age=9)),
+        lambda target: override_policy(target.document_store, "task", "send", lambda _: StoredPolicy(max_age=9)),
         "lifecycle task send differs in its override policy",
     ),
     "no lifecycle": (
-        lambda target: target.staleness_store.override_policy("task", "send", None),
+        lambda target: override_policy(target.document_store, "task", "send", lambda _: StoredPolicy()),
         "lifecycle task send is missing",
     ),
     "schedule gone": (lambda target: target.schedule_store.delete("tick"), "schedule tick is missing"),
@@ -251,7 +251,7 @@ def test_changed_settings_are_reported_and_corrected_by_another_run(
 ) -> None:
     source.rule_store.set_rules("mail", QueueRules(weight=3))
     source.rule_store.set_rules("send", TaskRules(paused=True))
-    source.staleness_store.override_policy("task", "send", StoredPolicy(max_age=7))
+    override_policy(source.document_store, "task", "send", lambda _: StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
     source.transfer.import_records([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = StoreCopy(source, target)
@@ -283,8 +283,8 @@ def test_a_schedule_that_the_target_has_already_stays_and_is_reported(source: En
         "schedule nightly differs in created_at, updated_at",
         "schedule weekly differs in version, paused",
     ]
-    assert target.schedule_store.get("nightly") == own
-    assert [row.paused for row in target.schedule_store.all()] == [False, True]
+    assert stored_schedule(target.schedule_store, "nightly") == own
+    assert [row.paused for row in target.schedule_store.get()] == [False, True]
 
 
 @pytest.mark.parametrize(("declared", "is_paused"), [("same", True), ("changed", False)])
@@ -302,14 +302,14 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
     made.run(0)
     result = made.verify()
     assert (result.differences, len(result.kept)) == ([], 0 if is_paused else 1)
-    assert target.schedule_store.all() == [source_schedule if is_paused else theirs]
+    assert target.schedule_store.get() == [source_schedule if is_paused else theirs]
 
 
 def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, target: Engine) -> None:
     for engine, weight in ((source, 2), (target, 3)):
         engine.rule_store.set_rules("mail", QueueRules(weight=weight))
         engine.rule_store.set_rules("send", TaskRules(concurrency=weight))
-        engine.staleness_store.override_policy("queue", "mail", StoredPolicy(max_age=weight))
+        replace_policies(engine.document_store, [PolicyRow("queue", "mail", override=StoredPolicy(max_age=weight))])
         engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
     source.rule_store.set_rules("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)
@@ -322,7 +322,7 @@ def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, tar
         ("lifecycle", "queue mail"),
         ("schedule", "tick"),
     ]
-    assert target.rule_store.tasks() == [
+    assert target.queries.rules().tasks == [
         TaskRow("other", TaskRules(paused=True)),
         TaskRow("send", TaskRules(concurrency=3)),
     ]

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.app.transfer.move import StoreCopy, reopen
+from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
@@ -68,7 +69,7 @@ def _another_name(kind: str, address: str, folder: Path) -> str:
 def test_a_store_in_use_is_not_filled(source: Engine, target: Engine) -> None:
     fill(source, 5)
     target.insert([new_job("mine")])
-    with pytest.raises(ConfigError, match=r"is in use: it has 1 jobs.*--into-used"):
+    with pytest.raises(ConfigError, match=r"is in use: it has 1 job.*--into-used"):
         StoreCopy(source, target).run(0)
     assert unchanged(source, target)
 
@@ -122,7 +123,7 @@ def test_a_store_without_tables_has_nothing_to_copy(bare: Engine, target: Engine
     for act in (lambda: StoreCopy(bare, target).run(0), lambda: StoreCopy(bare, target).plan()):
         with pytest.raises(ConfigError, match="has no tables of headrace"):
             act()
-    assert bare.maintenance.schema()[0] == 0
+    assert bare.migrate(dry_run=True).found == 0
     assert unchanged(target)
 
 
@@ -191,7 +192,7 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     assert contents(source) == before
     assert source.transfer.store_status() is None
     assert list((folder / "bare").iterdir()) == []
-    assert bare.maintenance.schema()[0] == 0
+    assert bare.migrate(dry_run=True).found == 0
 
 
 def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
@@ -208,6 +209,6 @@ def test_a_plan_does_not_bring_old_tables_up_to_date(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(source, 5)
-    monkeypatch.setattr(source.maintenance, "schema", lambda: (1, 2))
+    monkeypatch.setattr(source, "migrate", lambda *, dry_run: MigrationResult(1, 2, []))
     with pytest.raises(SchemaMismatch, match=r"tables of version 1.*headrace --url .* migrate"):
         StoreCopy(source, target).plan()

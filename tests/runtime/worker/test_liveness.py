@@ -46,7 +46,7 @@ def test_a_scheduler_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = app.task(name="work")(lambda: "done")
-    snag = Snag(app.engine.schedule_store, "next_due", monkeypatch)
+    snag = Snag(app.engine.schedule_store, "due", monkeypatch)
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.1, lease=0.5) as worker:
         assert snag.caught.wait(PATIENCE)
         eventually(lambda: stalled(app) == ["scheduler"], "a stall that is recorded")
@@ -82,12 +82,12 @@ def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.Mon
 def test_a_worker_that_ends_while_it_is_stalled_leaves_nothing_behind(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snag = Snag(app.engine.schedule_store, "next_due", monkeypatch)
+    snag = Snag(app.engine.schedule_store, "due", monkeypatch)
     with app.worker(heartbeat=0.1, lease=0.5) as worker:
         eventually(lambda: stalled(app) == ["scheduler"], "a stall that is recorded")
         worker.request_stop()
         snag.free.set()
-    assert app.engine.document_store.browse(KIND) == []
+    assert app.engine.document_store.get(KIND) == []
 
 
 # -- by a clock of its own
@@ -111,7 +111,7 @@ def test_an_hour_of_rest_is_no_stall_and_a_suspended_process_reports_none(
         for _ in range(int(seconds // 10)):
             clock[0] += 10
             detector.check()
-        return [document.key for document in app.engine.document_store.browse(KIND)]
+        return [document.key for document in app.engine.document_store.get(KIND)]
 
     assert later(100) == [], "a loop that has not begun is not waited for"
     sign.expect_within(3600)

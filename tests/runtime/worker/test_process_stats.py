@@ -24,11 +24,11 @@ def test_two_workers_of_a_process_share_a_document(app: Headrace) -> None:
     one, other = ProcessStatsReport(app.engine), ProcessStatsReport(app.engine)
     for report in (one, other, one, other, one):
         report.do()
-    assert len(app.engine.document_store.browse(KIND)) == 1
+    assert len(app.engine.document_store.get(KIND)) == 1
 
 
 def test_old_process_stats_are_hidden_and_then_removed(app: Headrace) -> None:
     now = app.clock.now()
     assert app.engine.document_store.put([document_of("gone:1", 0, ProcessStats(now - 3_700_000, 0.5, 1))])
     ProcessStatsReport(app.engine).do()
-    assert "gone:1" not in [document.key for document in app.engine.document_store.browse(KIND)]
+    assert "gone:1" not in [document.key for document in app.engine.document_store.get(KIND)]

@@ -30,7 +30,7 @@ def app(clock: VirtualClock) -> Iterator[Headrace]:
 
 def pending(app: Headrace) -> list[float]:
     """How many jobs waited by the last reading of each minute."""
-    read = [gauges_of(document.value) for document in app.engine.document_store.browse(MINUTE.kind)]
+    read = [gauges_of(document.value) for document in app.engine.document_store.get(MINUTE.kind)]
     return [gauges[""]["pending"].last for gauges in read if "" in gauges]
 
 

@@ -67,7 +67,7 @@ def test_no_restore_while_a_worker_is_alive(shell: Shell) -> None:
     with shell.app() as app:
         app.engine.renew(worker_row("w1", seen_at=app.clock.now()), [], 0)
     ran = shell("restore", "copy.db", "--replace", "--yes")
-    assert (ran.code, "stop them" in ran.err) == (2, True)
+    assert (ran.code, "stop all workers" in ran.err) == (2, True)
 
 
 def test_a_store_that_is_given_twice_is_wrong_use(shell: Shell) -> None:

@@ -40,6 +40,9 @@ def test_pausing_and_resuming_is_stored(shell: Shell, app: Headrace) -> None:
     assert app.queue("new").paused
     assert "paused; resume it" in shell("why", "mail-0").out
     assert shell("queues", "resume", "mail").out == "queue mail is open\n"
+    assert shell("queues", "pause", "new", "--json").json == [{"queue": "new", "paused": True}]
+    assert shell("tasks", "pause", "x", "--json").json == [{"task": "x", "paused": True}]
+    assert app.task_rules()["x"].paused
     assert not app.queue("mail").paused
 
 
@@ -62,7 +65,7 @@ def test_clearing_needs_a_confirmation_and_spares_started_jobs(shell: Shell, app
     app.jobs.get("mail-0").cancel()
     refused = shell("queues", "clear", "mail")
     assert refused.code == 2
-    assert "this would delete the 3 jobs of queue mail" in refused.err
+    assert "this would delete 3 jobs of queue mail" in refused.err
     shell.answer("n\n")
     assert shell("queues", "clear", "mail").code == 1
     assert app.jobs.count() == 4

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Headrace
 from tests.support.command_line import Shell, end
+from tests.support.schedules import stored_schedule
 from tests.support.waiting import eventually
 
 CODE = """
@@ -188,12 +189,12 @@ def test_the_doctor_reports_broken_and_late_schedules(shell: Shell, app: Headrac
     schedule_store = app.engine.schedule_store
     app.schedules.pause("nightly")
     app.schedules.create("late", "x", every=60)
-    row = schedule_store.get("late")
+    row = stored_schedule(schedule_store, "late")
     assert row is not None
     long_ago = app.clock.now() - 600_000
     schedule_store.put(msgspec.structs.replace(row, occurrence=long_ago, due_at=long_ago))
     app.schedules.create("old", "report", every=60)
-    row = schedule_store.get("old")
+    row = stored_schedule(schedule_store, "old")
     assert row is not None
     schedule_store.put(msgspec.structs.replace(row, origin="code"))
     record = shell("--app", module, "doctor", "--json").json
@@ -215,7 +216,7 @@ def test_the_doctor_reports_a_schedule_that_is_over_or_broken(shell: Shell, app:
         ("pulse", {"occurrence": None, "due_at": None, "fired": 100}),
         ("nightly", {"error": "InvalidSchedule: cron"}),
     ):
-        row = schedule_store.get(name)
+        row = stored_schedule(schedule_store, name)
         assert row is not None
         schedule_store.put(msgspec.structs.replace(row, **changes))
     record = shell("doctor", "--json").json

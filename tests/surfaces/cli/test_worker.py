@@ -96,7 +96,7 @@ def test_sigterm_lets_the_running_job_finish_and_starts_no_other(shell: Shell) -
         eventually(marker.exists, "the job runs")
         later = app.task_by_name("add").enqueue(1, 1)
         worker.send_signal(signal.SIGTERM)
-        wait_for_line(worker, "stops: 1 jobs are running")
+        wait_for_line(worker, "stops: 1 job is running")
         marker.unlink()
         assert job.result(PATIENCE) == "let go"
         assert finish(worker).code == 0
@@ -112,7 +112,7 @@ def test_a_second_signal_ends_at_once_and_releases_the_job(shell: Shell, first: 
         worker = shell.start("--app", shell.module(), "worker", "--shutdown-timeout", "1h")
         eventually(marker.exists, "the job runs")
         worker.send_signal(first)
-        wait_for_line(worker, "stops: 1 jobs are running")
+        wait_for_line(worker, "stops: 1 job is running")
         worker.send_signal(signal.SIGTERM)
         assert finish(worker).code == 0
         assert job.refresh().state == State.PENDING

@@ -11,8 +11,9 @@ import click
 import pytest
 
 from headrace import Headrace
+from headrace.cli.env_file import parse_env
 from headrace.core.health.probes import parse_address
-from headrace.core.settings.settings import NAMES, Settings
+from headrace.core.settings.settings import NAMES, Settings, resolve
 from headrace.web.monitoring import ROUTES
 from tests.surfaces.deploy import files
 from tests.surfaces.docs.test_docs import parse
@@ -260,7 +261,7 @@ def exported() -> dict[str, set[str]]:
     """The names that Prometheus gets, each with its labels."""
     with Headrace("memory://") as app:
         app.enqueue_many([{"task": "work", "queue": "mail"}])
-        app.engine.maintenance.store_load(app.clock.now())
+        app.engine.maintenance.facts(app.clock.now())
         text = app.metrics.prometheus()[1].decode()
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     names: dict[str, set[str]] = {}
@@ -316,3 +317,13 @@ def test_the_dashboard_has_panels_that_do_not_overlap() -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
     assert {panel["datasource"]["uid"] for panel in board["panels"]} == {"${datasource}"}
     assert {"datasource", "queue"} == {variable["name"] for variable in board["templating"]["list"]}
+
+
+# -- the variables
+
+
+def test_the_example_of_variables_is_accepted() -> None:
+    variables = parse_env(files.read("env.example"), "env.example")
+    settings = resolve({}, variables, {}, "").settings
+    assert (settings.concurrency, settings.retry_limit, settings.web_label) == (8, 5, "production")
+    assert [credential.role for credential in settings.credentials("web_auth")] == ["admin", "viewer"]

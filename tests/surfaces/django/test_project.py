@@ -19,7 +19,7 @@ Script = Callable[..., Any]
 
 def test_migrate_makes_the_tables(manage: Run, script: Script) -> None:
     manage("migrate", "--verbosity", "0")
-    assert script("told['schema'] = get_app().engine.maintenance.schema()")["schema"] == [1, 1]
+    assert script("told['schema'] = get_app().engine.migrate(dry_run=True)[:2]")["schema"] == [1, 1]
 
 
 def test_a_sound_project_passes_its_checks(manage: Run) -> None:

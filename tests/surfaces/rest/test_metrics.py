@@ -57,6 +57,8 @@ def test_a_rule_is_created_tested_changed_and_deleted(app: Headrace, api: Api) -
     assert api.ask("POST", "/alert-rules", 201, json=rule)["when"] == "depth > 1000"
     assert "long" in [one["name"] for one in api.ask("GET", "/alert-rules")]
     assert api.ask("PATCH", "/alert-rules/long", json={"enabled": False})["state"] == "off"
+    by_reason = {"per": ["task", "reason"]}
+    assert api.ask("PATCH", "/alert-rules/dead_letter", json=by_reason)["per"] == ["task", "reason"]
     assert [reading["holds"] for reading in api.ask("GET", "/alert-rules/long/test")] in ([False], [None])
     assert api.ask("POST", "/alert-rule-test", json={"when": "1 > 0"})[0]["holds"] is True
     api.ask("DELETE", "/alert-rules/long", 204)

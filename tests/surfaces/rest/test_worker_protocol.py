@@ -56,7 +56,7 @@ def test_a_job_is_claimed_and_completed(app: Headrace, api: Api) -> None:
 def test_a_job_with_remove_on_complete_is_marked_for_retention(app: Headrace, api: Api) -> None:
     enqueued(app, "add", 1, 2, remove_on_complete=True)
     assert claimed(api)
-    assert [document.key for document in app.engine.document_store.browse("~removing")] == ["node"]
+    assert [document.key for document in app.engine.document_store.get("~removing")] == ["node"]
 
 
 def test_an_outcome_counts_once_and_only_from_the_holder_of_the_lease(app: Headrace, api: Api) -> None:

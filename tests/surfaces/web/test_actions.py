@@ -117,8 +117,8 @@ def test_a_copy_of_a_job_has_its_secrets(app: Headrace, client: Client) -> None:
     ("form", "expected"),
     [
         ({"task": ""}, "task: required"),
-        ({"priority": "high"}, "priority: 'high' is not a number"),
-        ({"priority": "1.5"}, "priority: '1.5' is not a number"),
+        ({"priority": "high"}, "priority: 'high' is not a whole number"),
+        ({"priority": "1.5"}, "priority: '1.5' is not a whole number"),
         ({"delay": "a while"}, "delay: 'a while' is not a number"),
         ({"delay": "nan"}, "delay"),
         ({"run_at": "tomorrow"}, "run_at: 'tomorrow' is not a time such as 2025-06-01T12:00"),

@@ -48,7 +48,7 @@ def test_a_dead_letter_of_every_status_is_shown(app: Headrace, status: Status) -
     job = bad.enqueue()
     drain(app)
     dead_letter = app.dead.get(job.id)
-    app.engine.dead_letters.resolve([dead_letter.id], status)
+    app.engine.dead_letters.update([dead_letter.id], status)
     client = Client(app.asgi())
     for path in (f"/dead/{dead_letter.id}", f"/dead?status={status}"):
         answer = client.get(path)
@@ -122,7 +122,7 @@ def test_viewers_see_no_buttons_no_settings_and_no_audit_trail(app: Headrace) ->
         assert [form for form in forms if "<button" in form] == [], path
     system = client.get("/system").text
     assert "shown to admins" in system
-    assert str(app.engine.maintenance.facts()["file"]) not in system
+    assert str(app.engine.maintenance.facts().details["file"]) not in system
     assert client.post("/schedules/nightly/pause", content="", headers={**WRITES, **eve}).status_code == 403
     assert not app.schedules.get("nightly").paused
 
@@ -135,7 +135,7 @@ def test_pages_show_an_error_while_their_store_is_unavailable(app: Headrace, mon
         raise EngineUnavailable("no route to the server")
 
     monkeypatch.setattr(type(app.engine.dead_letters), "stats", away)
-    monkeypatch.setattr(type(app.engine.document_store), "browse", away)
+    monkeypatch.setattr(type(app.engine.document_store), "get", away)
     assert client.get("/workers").status_code == 200
     answer = client.get("/dead")
     assert answer.status_code == 503
@@ -241,3 +241,13 @@ def test_a_job_that_fails_during_the_confirmation_is_not_requeued(app: Headrace)
     answer = client.post("/dead/requeue", content=form, headers=WRITES).json()
     assert answer["text"].startswith("1 job"), answer
     assert (first.refresh().state, second.refresh().state) == ("pending", "failed")
+
+
+@pytest.mark.engines("sqlite")
+def test_a_rule_per_reason_keeps_its_labels_when_it_is_saved(app: Headrace) -> None:
+    client = Client(app.asgi(), headers=WRITES)
+    assert 'value="reason" checked' in client.get("/alerts/rules/dead_letter").text
+    form = "when=dead_entered[5m]+%3E+1&per=task&per=reason&summary="
+    assert client.post("/alerts/rules/dead_letter/update", content=form).json()["ok"]
+    assert app.alerts.rules.get("dead_letter").per == ("task", "reason")
+    assert app.alerts.rules.get("dead_letter").summary is None

@@ -74,7 +74,7 @@ def test_a_channel_is_created_tested_changed_and_deleted(app: Headrace, database
         (
             "/alerts/new-channel",
             {"name": "x", "kind": "email", "host": "h", "to": "a@b", "port": "abc"},
-            "not a number",
+            "not a whole number",
         ),
         ("/alerts/new-channel", {"name": "x", "kind": "email", "url": "https://h"}, "no such field"),
         ("/alerts/new-channel", {"name": "log", "kind": "log"}, "built in"),

@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from headrace import Headrace, State, current_job
 from headrace.core.codec.redaction import MASK
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.testing import VirtualClock, drain
 from headrace.web.pages import background
 from tests.support.waiting import PATIENCE, eventually
@@ -160,9 +161,10 @@ def test_a_slow_bulk_action_continues_in_the_background(
 ) -> None:
     dead_letter, gate, find = died(), threading.Event(), type(app.engine.dead_letters).find
 
-    def slow(*args: Any) -> Any:
-        gate.wait(PATIENCE)
-        return find(*args)
+    def slow(store: Any, which: DeadLetterFilter, *args: Any) -> Any:
+        if which.queue == "orders":
+            gate.wait(PATIENCE)
+        return find(store, which, *args)
 
     monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     monkeypatch.setattr(type(app.engine.dead_letters), "find", slow)
@@ -206,7 +208,7 @@ def test_resolving_ends_while_others_resolve_the_same_dead_letters(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead_letter = died()
-    monkeypatch.setattr(type(app.engine.dead_letters), "resolve", lambda *_: [])
+    monkeypatch.setattr(type(app.engine.dead_letters), "update", lambda *_: [])
     assert do(client, "/dead/resolve", query="queue=orders") == "0 dead letters are resolved."
     assert status_of(app, dead_letter) == ["pending"]
 

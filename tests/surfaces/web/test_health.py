@@ -22,7 +22,7 @@ def test_a_process_without_its_store_is_alive_and_not_ready(
 ) -> None:
     client = Client(app.asgi())
     assert client.get("/readyz").json() == {"status": "ok"}
-    monkeypatch.setattr(type(app.engine.queries), "queues", away)
+    monkeypatch.setattr(type(app.engine.queries), "rules", away)
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"})
     assert answer.headers["retry-after"] == "5"

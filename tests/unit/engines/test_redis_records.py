@@ -5,9 +5,26 @@ from __future__ import annotations
 import msgspec
 
 from headrace.engines.redis import serialization
+from headrace.engines.redis.script_records import RECORDS
 
-_VALUES = ["pending", *[None] * 4, 1, 0, *[None] * 3, "plain", "", None, "01a21c73-b227", "add", 0]
-_STORED = msgspec.msgpack.encode([*_VALUES, 1_795_000_000_000, 4, 1_795_000_000_000, 1_795_000_000_000, 0, 0])
+_TIME = 1_795_000_000_000
+_VALUES = {
+    "state": "pending",
+    "version": 1,
+    "attempt": 0,
+    "queue": "plain",
+    "lane": "",
+    "id": "01a21c73-b227",
+    "task": "add",
+    "priority": 0,
+    "rank": _TIME,
+    "max_attempts": 4,
+    "created_at": _TIME,
+    "run_at": _TIME,
+    "crashes": 0,
+    "releases": 0,
+}
+_STORED = msgspec.msgpack.encode([_VALUES.get(name) for name in RECORDS["Record"].__struct_fields__])
 _HEAD, _RECORD = _STORED[:3], _STORED[3:]
 
 

@@ -103,7 +103,7 @@ def test_a_call_of_one_job_makes_few_functions() -> None:
     "name",
     [
         *("jobs/insert", "flows/insert_graph", "jobs/insert_unique", "schedules/fire_schedules"),
-        *("dead_letters/requeue", "jobs/exchange"),
+        *("jobs/apply", "jobs/exchange"),
     ],
 )
 def test_nothing_that_moves_passes_another_thing_of_a_name_it_uses(name: str) -> None:

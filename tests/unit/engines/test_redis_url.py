@@ -144,5 +144,5 @@ def test_a_transaction_of_the_caller_is_refused_with_the_way_out() -> None:
     with pytest.raises(
         Exception, match="enqueue after your commit, or put the queue on PostgreSQL or SQLite"
     ) as caught:
-        RedisEngine("redis://").joined(object())
+        _ = RedisEngine("redis://").joined
     assert type(caught.value).__name__ == "UnsupportedByEngine"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -11,8 +11,8 @@ import pytest
 from headrace.app.services.why import explain
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency
-from headrace.core.jobs.queue_rules import TaskRow
-from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.jobs.queue_rules import LimitState, QueueRow, Rate, StoreRules
+from headrace.core.jobs.records import Filter, JobRow, WorkerRow
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import NO_DEADLINE
 from headrace.core.queues.limits import Limit, lane_of
@@ -44,14 +44,11 @@ class Counter:
     def workers(self) -> list[WorkerRow]:
         return self._workers
 
-    def queues(self) -> list[QueueRow]:
-        return [QueueRow("default", "default" in self._paused, 0), QueueRow("other", "other" in self._paused, 0)]
+    def rules(self) -> StoreRules:
+        return StoreRules([QueueRow(name, name in self._paused, 0) for name in ("default", "other")], [])
 
-    def tasks(self) -> list[TaskRow]:
-        return []
-
-    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
-        return []
+    def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
+        return LimitState([], {})
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
         return []
@@ -173,7 +170,7 @@ def test_why_says_that_untried_jobs_go_before_a_tried_one(
     monkeypatch: pytest.MonkeyPatch, attempt: int, sentence: str
 ) -> None:
     fresh_first = [QueueRow("default", False, 0, '{"strategy":"fresh_first"}')]
-    monkeypatch.setattr(Counter, "queues", lambda self: fresh_first)
+    monkeypatch.setattr(Counter, "rules", lambda self: StoreRules(fresh_first, []))
     for running in (0, 4):
         expected = why(row(attempt=attempt), worker(running=running))
         assert sentence in expected

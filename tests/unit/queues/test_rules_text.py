@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
 from headrace.core.queues.limits import as_rate
-from headrace.core.queues.rules_text import QUEUE_RULES, TASK_RULES, changed, check_rule, format_rate, format_rules
+from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES
+from headrace.core.queues.rules_text import changed, check_rule, format_rate, format_rules
 from headrace.errors import InvalidJob
 
 TEN = Rate(100_000, 10)
@@ -131,7 +132,7 @@ def test_an_unknown_rule_and_none_at_all_get_an_error_with_the_rules(
         changed(rules, given)
 
 
-@given(st.dictionaries(st.sampled_from(QUEUE_RULES), st.one_of(st.none(), st.integers(), st.text(), st.floats())))
+@given(st.dictionaries(st.sampled_from([*QUEUE_RULES]), st.one_of(st.none(), st.integers(), st.text(), st.floats())))
 def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str, Any]) -> None:
     try:
         after = changed(QueueRules(), given)

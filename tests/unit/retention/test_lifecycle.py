@@ -14,10 +14,10 @@ from headrace.core.retention.lifecycle import (
     PolicyRow,
     StoredPolicy,
     changed_policy,
-    check_removal,
     default_policy,
     effective,
 )
+from headrace.core.retention.policy_fields import check_removal
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.core.jobs.states import OPEN, State
-from headrace.core.retention.lifecycle import OnStale, Policies, PolicyRow, StoredPolicy
+from headrace.core.retention.lifecycle import Policies, PolicyRow, StoredPolicy
+from headrace.core.retention.policy_fields import OnStale
 from headrace.core.retention.staleness import (
     AgeQuery,
     AgeStats,

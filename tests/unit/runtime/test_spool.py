@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from headrace.app.doctor.spool import findings
 from headrace.app.services.why import explain_spooled
 from headrace.core.clock import SystemClock
-from headrace.core.jobs.records import JobRow, NewJob
+from headrace.core.jobs.records import Filter, JobRow, NewJob
 from headrace.core.jobs.states import State
 from headrace.core.jobs.transfer import JobExport
 from headrace.core.jobs.unique_rules import InsertResult, results_of
-from headrace.core.retention.archive import ArchiveRow, row_of
+from headrace.core.retention.archive import ArchivePage, row_of
 from headrace.core.settings.settings import Settings, resolve
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable, QueueFull, SchemaMismatch, StoreMoved
@@ -103,10 +103,10 @@ class Shelf:
             row_of(JobExport(replace(as_row(job), finished_at=job.created_at + 1), [], [], [])) for job in jobs
         ]
 
-    def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
+    def find(self, which: Filter, limit: int, cursor: str | None = None) -> ArchivePage:
         if self.away is not None:
             raise self.away
-        return [row for row in self._rows if row.id in ids]
+        return ArchivePage([row for row in self._rows if row.id in (which.ids or ())], None)
 
 
 def job(job_id: str, *, version: int = 1, **given: Any) -> NewJob:
@@ -689,7 +689,7 @@ def test_the_place_in_the_spool_is_explained(spool: Spool, server: Server) -> No
         "It waits in the spool of web-1:/var/spool.db: the server is unavailable (connection refused), 2 jobs are in "
         "front of it; it is forwarded when the server returns."
     )
-    assert explain_spooled("web-1:/x", 2, None).endswith("2 jobs are in front of it, and are being forwarded now.")
+    assert explain_spooled("web-1:/x", 2, None).endswith("which is being forwarded now: 2 jobs are in front of it.")
 
 
 def examined(spool: Spool) -> tuple[list[str], list[str]]:
@@ -715,10 +715,10 @@ def test_the_doctor_reports_refused_and_dropped_jobs_and_those_of_other_stores(
     drained(spool)
     wrong, good_to_know = examined(spool)
     assert len(wrong) == 1
-    assert wrong[0].startswith("the server refused 1 forwarded jobs, the last one with")
+    assert wrong[0].startswith("the server refused 1 forwarded job, the last one with")
     assert good_to_know == [
-        "1 jobs of the spool were dropped; the store already had jobs with their ids",
-        "1 jobs wait in the same spool for redis://archive_engine; an app with that URL forwards them",
+        "1 job of the spool was dropped; the store already had jobs with their ids",
+        "1 job waits in the same spool for redis://archive_engine; an app with that URL forwards them",
     ]
 
 

@@ -15,11 +15,11 @@ from headrace.app.transfer.damaged_records import damage_beside_jobs, damage_in
 from headrace.app.transfer.pages import pages
 from headrace.core.codec import codec
 from headrace.core.health import stalls
-from headrace.core.health.findings import REPAIRS, Finding, Sizes, StoragePart, size_findings
+from headrace.core.health.findings import REPAIRS, Finding, MaintenanceKind, Sizes, StoragePart, size_findings
 from headrace.core.jobs.records import JobRow
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_text
-from headrace.core.text import nearest, short
+from headrace.core.text import counted, nearest, short
 from headrace.errors import ConfigError
 from headrace.runtime.jobs.async_twin import twin
 
@@ -37,7 +37,7 @@ class Admin:
 
     def migrate(self) -> list[str]:
         """Migrate the tables to the schema version of this headrace; returns the names of the migrations that ran."""
-        return self._services.engine.migrate()
+        return self._services.engine.migrate().applied
 
     # -- backups
 
@@ -82,14 +82,15 @@ class Admin:
 
     def checkpoint(self) -> dict[str, int]:
         """Truncate the write-ahead log of an SQLite file; returns its bytes before and after. Empty for servers."""
-        return self._services.engine.maintenance.checkpoint()
+        return self._services.engine.maintenance.maintain(["checkpoint"], "all").sizes
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
         """Update statistics and reclaim free space; returns the bytes of the store before and after.
 
         With `full` all free space is reclaimed; meanwhile a file can't be written, and PostgreSQL tables can't be read.
         """
-        return self._services.engine.maintenance.optimize(full=full)
+        kinds: tuple[MaintenanceKind, ...] = ("vacuum", "optimize", "checkpoint")
+        return self._services.engine.maintenance.maintain(kinds, "full" if full else "all").sizes
 
     # -- storage
 
@@ -110,7 +111,7 @@ class Admin:
         """
         engine = self._services.engine
         found = engine.maintenance.inspect()
-        facts = engine.maintenance.facts()
+        facts = engine.maintenance.facts().details
         found += size_findings(
             Sizes(
                 used=_number(facts.get("size")) + _number(facts.get("log_size")),
@@ -120,7 +121,7 @@ class Admin:
         )
         alive = {row.id for row in engine.queries.workers()}
         stalled = [
-            stall for stall in stalls.decode_stalls(engine.document_store.browse(stalls.KIND)) if stall.worker in alive
+            stall for stall in stalls.decode_stalls(engine.document_store.get(stalls.KIND)) if stall.worker in alive
         ]
         found += stalls.stall_findings(stalled, engine.clock.now())
         return found + (self._read_all() if deep else [])
@@ -161,7 +162,8 @@ class Admin:
             found.append(
                 Finding(
                     code="damaged_payloads",
-                    sentence=f"{len(damaged)} jobs have arguments or results whose checksum does not match",
+                    sentence=f"{counted(len(damaged), 'job has', 'jobs have')} arguments or results "
+                    "whose checksum does not match",
                     advice="delete them and enqueue them again, or restore a backup",
                     count=len(damaged),
                     examples=tuple(damaged[:_EXAMPLES]),
@@ -172,7 +174,7 @@ class Admin:
             found.append(
                 Finding(
                     code="damaged_values",
-                    sentence=f"{len(unreadable)} stored values can't be read, such as {unreadable[0]}",
+                    sentence=f"{counted(len(unreadable), 'stored value')} can't be read, such as {unreadable[0]}",
                     advice="a job with damaged options fails; other damaged values count as empty: write them again, "
                     "or restore a backup",
                     count=len(unreadable),

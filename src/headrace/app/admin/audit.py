@@ -11,6 +11,7 @@ from headrace.core.audit import KIND, AuditEntry, document_of, entry_of, key_of
 from headrace.core.codec.redaction import redact
 from headrace.core.damaged_records import readable
 from headrace.core.tasks.options import check_limit, check_text
+from headrace.runtime.documents import drop_documents
 from headrace.runtime.jobs.async_twin import twin
 
 _KEEP_MS = 90 * 86_400_000
@@ -28,13 +29,13 @@ class Audit:
         document_store, now = self._services.engine.document_store, self._services.clock.now()
         shown = redact(detail or {}, frozenset(), self._services.words)
         document_store.put([document_of(now, secrets.token_hex(4), who, what, target, outcome, shown)])
-        document_store.drop(KIND, key_of(now - _KEEP_MS), _DELETE_BATCH)
+        drop_documents(document_store, KIND, key_of(now - _KEEP_MS), _DELETE_BATCH)
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[AuditEntry]:
         """The newest entries, or those before the entry with this cursor."""
         last = None if before is None else check_text("before", before)
-        documents = self._services.engine.document_store.browse(
-            KIND, "", last, check_limit("limit", limit), newest_first=True
+        documents = self._services.engine.document_store.get(
+            KIND, last=last, limit=check_limit("limit", limit), newest_first=True
         )
         return list(readable(entry_of, documents))
 

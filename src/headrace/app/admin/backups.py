@@ -21,13 +21,16 @@ from msgspec.structs import replace
 
 from headrace.app.transfer.dependencies import copy_flows, edge_pages, with_dependents
 from headrace.app.transfer.pages import dead_letter_pages, dead_letter_size, export_size, pages, portable, portions
+from headrace.app.transfer.preconditions import refuse_used
 from headrace.app.transfer.settings import copy_settings
 from headrace.app.transfer.verify import compare
 from headrace.core.jobs.dependencies import HELD, Dependency
-from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow
+from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.retention.archive import ArchiveRow, Interval
+from headrace.core.text import counted
 from headrace.engines import backup_file
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
@@ -173,7 +176,7 @@ def _copy(source: StoreView, target: Engine, progress: Progress | None, *, in_us
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
-    for records in dead_letter_pages(source.transfer):
+    for records in dead_letter_pages(source.dead_letters):
         for some in portions(_without_outdated(target, records) if in_use else records, dead_letter_size):
             target.transfer.import_records(some)
     if in_use:
@@ -304,8 +307,9 @@ def restore(
     _refuse_in_use(engine, path, replace_all)
     # First, so that an interrupted restore can be repeated.
     archived = 0 if archive is None else _add_to_archive(archive, path, interval)
-    queues = {queue.name for queue in engine.queries.queues()}
-    engine.maintenance.restore(path, lambda: _transfer_back(engine, path, replace_all, progress))
+    queues = {queue.name for queue in engine.queries.rules().queues}
+    replace = replace_all and not _has_begun(engine, path)
+    engine.maintenance.restore(path, lambda: _transfer_back(engine, path, progress), replace=replace)
     _keep_queues(engine, queues)
     if engine.transfer.store_status() is not None:  # the backup of a closed store: reopen it
         engine.transfer.set_status(None)
@@ -323,16 +327,17 @@ def _add_to_archive(archive: Archive, path: Path, interval: Interval) -> int:
 
 def _keep_queues(engine: Engine, names: Collection[str]) -> None:
     """Keep existing queues, empty: processes that have used them do not register them again."""
-    known = {queue.name for queue in engine.queries.queues()}
+    known = {queue.name for queue in engine.queries.rules().queues}
     now = engine.clock.now()
     engine.transfer.import_records([QueueRow(name, False, now) for name in sorted(names) if name not in known])
 
 
 def _refuse_in_use(engine: Engine, path: Path, replace_all: bool) -> None:
-    engine.maintenance.schema()
+    engine.migrate(dry_run=True)
     now = engine.clock.now()
     if alive := [worker.id for worker in engine.queries.workers() if not worker.is_silent(now)]:
-        raise ConfigError(f"{len(alive)} workers are alive, such as {alive[0]}; stop them before you restore")
+        running = counted(len(alive), "worker is", "workers are")
+        raise ConfigError(f"{running} alive, such as {alive[0]}; stop all workers before you restore")
     store_status = engine.transfer.store_status()
     if (
         store_status is not None
@@ -345,11 +350,7 @@ def _refuse_in_use(engine: Engine, path: Path, replace_all: bool) -> None:
         )
     if replace_all or _has_begun(engine, path):
         return
-    if engine.queries.find(Filter(), 1, light=True).jobs or engine.transfer.export_dead_letters("", 1):
-        raise ConfigError(
-            f"{engine.url} is in use: it has {engine.queries.count(Filter()).jobs} jobs. Restore into an empty store, "
-            "or give replace (--replace), which deletes everything in it"
-        )
+    refuse_used(engine, "Restore into an empty store, or give replace (--replace), which deletes everything in it")
 
 
 def _has_begun(engine: Engine, path: Path) -> bool:
@@ -361,12 +362,9 @@ def _name_of(path: Path) -> str:
     return f"{_BACKUP_PREFIX}{path.absolute()}"
 
 
-def _transfer_back(engine: Engine, path: Path, replace_all: bool, progress: Progress | None) -> None:
+def _transfer_back(engine: Engine, path: Path, progress: Progress | None) -> None:
     """Transfer everything from a copy of the backup. After an interruption, the next run continues."""
-    has_begun = _has_begun(engine, path)
     engine.transfer.set_status(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
-    if replace_all and not has_begun:
-        engine.maintenance.clear()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-restore-") as folder,
         contextlib.closing(backup_file.open_backup(Path(folder, "copy.db"))) as source,

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from headrace.core.alerts import alert as core
 from headrace.core.alerts.alert import AlertAction, AlertState, Severity
 from headrace.core.alerts.defaults import SHIPPED
+from headrace.core.alerts.rules import AlertRuleFields
 from headrace.core.clock import to_datetime
 from headrace.runtime.alerts.channels import BUILT_IN, Channel, Kind
 from headrace.runtime.alerts.store import ChannelHealth
@@ -59,24 +60,13 @@ class AlertChange(Struct, frozen=True, kw_only=True):
     note: str | None
 
 
-class AlertRule(Struct, frozen=True, kw_only=True):
+class AlertRule(AlertRuleFields, frozen=True, kw_only=True):
     """An alert rule. Times in seconds.
 
     `shipped`: it is built in; `changed`: an operator has changed a built-in rule. `state` is that of its most severe
     alert, "ok" without any, or "no_data", "broken" (with its `error`) or "off".
     """
 
-    name: str
-    when: str
-    for_: float
-    cooldown: float
-    severity: Severity
-    per: tuple[str, ...]
-    labels: dict[str, str]
-    notify: tuple[str, ...] | None
-    summary: str | None
-    runbook: str | None
-    enabled: bool
     shipped: bool
     changed: bool
     state: RuleState

@@ -267,7 +267,7 @@ class Dead:
         if status not in RESOLUTIONS:
             raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
         row = self._row(dead_letter_id)
-        if not self._services.engine.dead_letters.resolve([row.id], status, _who(by), _text(note)):
+        if not self._services.engine.dead_letters.update([row.id], status, _who(by), _text(note)):
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         return self.get(row.id)
 
@@ -276,7 +276,7 @@ class Dead:
         row = self._row(dead_letter_id)
         if not _text(text):
             raise InvalidJob("note: expected a text that is not empty")
-        if not self._services.engine.dead_letters.note(row.id, text, _who(by)):
+        if not self._services.engine.dead_letters.update([row.id], None, _who(by), text):
             raise DeadLetterNotFound(dead_letter_id)
         return self.get(row.id)
 
@@ -290,24 +290,26 @@ class Dead:
         """Delete dead letters resolved so long ago; returns their number. Pending ones only if `status` names them."""
         statuses = tuple(one for one in STATUSES if one != "pending") if status is None else _statuses(status)
         before = self._services.clock.now() - check_wait("older_than", older_than)
+        dead_letters = self._services.engine.dead_letters
+        which = DeadLetterFilter(statuses=statuses, ended_before=before)
+        if not statuses:
+            return 0
         if dry_run:
-            which = DeadLetterFilter(statuses=statuses, until=before)
-            return sum(
-                (row.resolved_at or row.entered_at) < before for page in self._pages(which, _UNLIMITED) for row in page
-            )
+            return dead_letters.count(which)
         removed = 0
-        while done := self._services.engine.dead_letters.purge(statuses, before, _BATCH):
+        while done := dead_letters.delete(which, _BATCH):
             removed += done
         return removed
 
     def delete(self, dead_letter_id: str) -> bool:
         """Delete a dead letter of any status; False if it is already deleted. Its job does not change."""
-        return bool(self._services.engine.dead_letters.remove([self._row(dead_letter_id).id]))
+        return self._services.engine.dead_letters.delete(DeadLetterFilter(ids=(self._row(dead_letter_id).id,)), 1) == 1
 
     def _row(self, dead_letter_id: str) -> DeadLetterRow:
         dead_letters, name = self._services.engine.dead_letters, check_text("dead letter", dead_letter_id)
-        for row in dead_letters.get([name]) or dead_letters.get(job_ids=[name]):
-            return row
+        for which in (DeadLetterFilter(ids=(name,)), DeadLetterFilter(latest_of=(name,))):
+            for row in dead_letters.find(which, 1):
+                return row
         raise DeadLetterNotFound(name)
 
     alist = twin(list)

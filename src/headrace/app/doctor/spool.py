@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.core.health.findings import Finding
+from headrace.core.text import counted
 from headrace.errors import HeadraceError
 from headrace.runtime.spool.queries import SpoolStats
 from headrace.runtime.spool.spool import Spool
@@ -29,16 +30,17 @@ def findings(spool: Spool | None) -> Iterator[Finding]:
 
 def _of_waiting(stats: SpoolStats) -> Iterator[Finding]:
     if stats.waiting and stats.error:
+        waiting = counted(stats.waiting, "job waits", "jobs wait")
         yield Finding(
             code="spool_waiting",
-            sentence=f"{stats.waiting} jobs wait in the spool since {stats.since}: {stats.error}",
+            sentence=f"{waiting} in the spool since {stats.since}: {stats.error}",
             advice="they are forwarded when the server returns",
             count=stats.waiting,
         )
     elif stats.waiting:
         yield Finding(
             code="spool_forwarding",
-            sentence=f"{stats.waiting} jobs of the spool are being forwarded",
+            sentence=f"{counted(stats.waiting, 'job of the spool is', 'jobs of the spool are')} being forwarded",
             advice="no action is needed",
             count=stats.waiting,
             note=True,
@@ -52,7 +54,7 @@ def _of_waiting(stats: SpoolStats) -> Iterator[Finding]:
     if stats.refused:
         yield Finding(
             code="spool_refused",
-            sentence=f"the server refused {stats.refused} forwarded jobs, the last one with {stats.refusal}",
+            sentence=f"the server refused {counted(stats.refused, 'forwarded job')}, the last one with {stats.refusal}",
             advice=f"they are in the table `refused` of {stats.file}",
             count=stats.refused,
         )
@@ -62,7 +64,7 @@ def _of_others(stats: SpoolStats) -> Iterator[Finding]:
     if stats.duplicates:
         yield Finding(
             code="spool_duplicates",
-            sentence=f"{stats.duplicates} jobs of the spool were dropped",
+            sentence=f"{counted(stats.duplicates, 'job of the spool was', 'jobs of the spool were')} dropped",
             advice="the store already had jobs with their ids",
             count=stats.duplicates,
             note=True,
@@ -70,7 +72,7 @@ def _of_others(stats: SpoolStats) -> Iterator[Finding]:
     for store, count in stats.others.items():
         yield Finding(
             code="spool_others",
-            sentence=f"{count} jobs wait in the same spool for {store}",
+            sentence=f"{counted(count, 'job waits', 'jobs wait')} in the same spool for {store}",
             advice="an app with that URL forwards them",
             count=count,
             note=True,

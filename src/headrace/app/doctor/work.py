@@ -1,4 +1,4 @@
-"""Findings about pending jobs without a worker that serves their queue, has their needs and knows their task."""
+"""Findings about pending jobs without a worker that serves their queue and knows their task."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from headrace.app.app import Headrace
 from headrace.app.workers import WorkerInfo
 from headrace.core.health.findings import Finding
 from headrace.core.jobs.states import State
-from headrace.core.queues.limits import is_equipped, needs_of
 
 _CHECKED = 1000
 
 
 def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
     yield from _of_queues(app)
-    yield from _of_needs(app, alive)
     yield from _of_tasks(app, alive)
 
 
@@ -36,30 +34,6 @@ def _of_queues(app: Headrace) -> Iterator[Finding]:
                 count=stats.pending,
                 note=True,
             )
-
-
-def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """One finding per queue and missing capabilities, with the number of jobs and an example."""
-    waiting: dict[tuple[str, frozenset[str]], tuple[int, str]] = {}
-    for queue, lane, jobs, example in app.engine.rule_store.lanes_needing():
-        kind = queue, needs_of(lane)
-        others, first = waiting.get(kind, (0, example))
-        waiting[kind] = others + jobs, first
-    for (queue, needs), (jobs, example) in waiting.items():
-        serving = [worker for worker in alive if not worker.queues or queue in worker.queues]
-        if not any(is_equipped(worker.capabilities, needs) for worker in serving):
-            names = sorted(needs)
-            yield Finding(
-                code="needs_unmet",
-                sentence=f"no live worker of queue {queue!r} has {' and '.join(names)}, which {_count(jobs)} "
-                f"(such as {example})",
-                advice=f"start one with `headrace worker -q {queue} --needs {','.join(names)}`",
-                count=jobs,
-            )
-
-
-def _count(jobs: int) -> str:
-    return f"{_jobs(jobs)} {'needs' if jobs == 1 else 'need'}"
 
 
 def _jobs(pending: int) -> str:

@@ -17,6 +17,7 @@ from headrace.core.tasks.options import check_name
 from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.event_log import last_cursor
 from headrace.runtime.events.follow import EventReader, afollow, follow
 from headrace.runtime.events.handlers import EventHandlers, Subscription
 from headrace.runtime.jobs.async_twin import in_thread
@@ -66,7 +67,7 @@ class EventStream:
 
     def last(self) -> str:
         """The cursor after the newest event."""
-        return self._engine().events.last()
+        return last_cursor(self._engine().events)
 
     # -- handlers
 
@@ -115,7 +116,7 @@ class EventStream:
     def _follower(self, since: Any, wanted: EventFilter, follow: bool) -> tuple[EventReader, datetime | None]:
         events = self._engine().events
         if since is None:
-            return EventReader(events, wanted, events.last() if follow else None), None
+            return EventReader(events, wanted, last_cursor(events) if follow else None), None
         if isinstance(since, datetime):
             if since.tzinfo is None:
                 raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like")

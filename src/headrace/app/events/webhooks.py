@@ -35,6 +35,7 @@ from headrace.errors import (
     RetryableError,
     WebhookNotFound,
 )
+from headrace.runtime.event_log import last_cursor
 from headrace.runtime.events.handlers import KIND as PLACES
 from headrace.runtime.events.handlers import HandlerCursor, Subscription
 from headrace.runtime.http_client import NotTaken, check_url, post
@@ -102,7 +103,7 @@ class Webhooks:
         checked = check_url(url, insecure=insecure)
         secret_text = secret_of(secrets.token_bytes(32) if secret is None else key_of(secret))
         now, hook_id = self._services.clock.now(), secrets.token_hex(6)
-        since = self._services.engine.events.last()
+        since = last_cursor(self._services.engine.events)
         encrypted = self._services.encrypted(secret_text, "webhook", hook_id)
         hook = WebhookRow(hook_id, checked, tuple(sorted(wanted.types)), encrypted, now, since, queue, task)
         document_store = self._services.engine.document_store
@@ -145,7 +146,7 @@ class Webhooks:
 
     def delete(self, webhook_id: str) -> None:
         """Delete the webhook; pending deliveries are dropped."""
-        while not self._services.engine.document_store.remove([self._read(webhook_id)[0]]):
+        while not self._services.engine.document_store.put((), [self._read(webhook_id)[0]]):
             pass
 
     def deliveries(self, webhook_id: str, limit: int = 50) -> builtins.list[Job[Any]]:
@@ -191,8 +192,12 @@ class Webhooks:
     def _current_filter(self, refresh: bool) -> EventFilter | None:
         """The event types of all webhooks, read again with `refresh` or after a time; None without webhooks."""
         if refresh or time.monotonic() - self._refreshed_at > _REFRESH_INTERVAL:
-            self._known = [hook for hook in self._stored() if not hook.paused]
-            self._refreshed_at = time.monotonic()
+            self._refreshed_at = time.monotonic()  # before the read: a change during it asks for another
+            try:
+                self._known = [hook for hook in self._stored() if not hook.paused]
+            except BaseException:
+                self._refreshed_at = float("-inf")
+                raise
         types = frozenset(name for hook in self._known for name in hook.types)
         return EventFilter(types) if types else None
 
@@ -239,7 +244,7 @@ class Webhooks:
 
     def _stored(self) -> builtins.list[WebhookRow]:
         return list(
-            readable(_hook.decode, (document.value for document in self._services.engine.document_store.browse(_KIND)))
+            readable(_hook.decode, (document.value for document in self._services.engine.document_store.get(_KIND)))
         )
 
     def _read(self, webhook_id: str) -> tuple[Document, WebhookRow]:

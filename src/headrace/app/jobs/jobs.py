@@ -138,7 +138,7 @@ class Jobs:
         if which.states and not set(which.states) <= FINAL:
             raise InvalidJob("finished_before: only completed, failed and cancelled jobs have finished")
         engine, removed = self._services.engine, 0
-        names = [which.queue] if which.queue is not None else [queue.name for queue in engine.queries.queues()]
+        names = [which.queue] if which.queue is not None else [queue.name for queue in engine.queries.rules().queues]
         for queue, state in itertools.product(names, which.states or sorted(FINAL)):
             after: FinishedJob | None = None
             while removed < most and (found := engine.retention_store.finished(queue, state, before, _BATCH, after)):

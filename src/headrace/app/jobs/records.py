@@ -60,6 +60,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     attempt: int
     max_attempts: int
     created_at: datetime
+    updated_at: datetime
     run_at: datetime
     expires_at: datetime | None
     started_at: datetime | None
@@ -148,6 +149,7 @@ def _outline(job: Job[Any]) -> dict[str, Any]:
         "attempt": job.attempt,
         "max_attempts": job.max_attempts,
         "created_at": job.created_at,
+        "updated_at": job.updated_at,
         "run_at": job.run_at,
         "expires_at": job.expires_at,
         "started_at": job.started_at,

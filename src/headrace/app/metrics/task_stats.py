@@ -43,9 +43,9 @@ def task_stats(
     engine: Engine, now: int, known: Collection[str], figures: Mapping[str, MetricFigures], only: str | None = None
 ) -> list[TaskStats]:
     """Every task that is known, has rules, runs, or had a job in the last hour, by name; with `only`, that one."""
-    rules = {row.name: row.rules for row in engine.rule_store.tasks()}
+    rules = {row.name: row.rules for row in engine.queries.rules().tasks}
     running: dict[str, int] = {}
-    for _, task, _, jobs in engine.rule_store.running(now):
+    for _, task, _, jobs in engine.rule_store.limit_state(now=now).running:
         running[task] = running.get(task, 0) + jobs
     found = {*known, *rules, *running, *figures} if only is None else {check_task_name(only)}
     names = sorted(name for name in found if not name.endswith(".*") and not is_reserved(name))

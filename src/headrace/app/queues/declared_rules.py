@@ -18,13 +18,13 @@ from headrace.core.documents import Document
 from headrace.core.jobs.queue_rules import TaskRules, task_rules
 from headrace.core.queues.rules_text import format_rules
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.documents import documents_of
 from headrace.runtime.jobs.task import Task
 
 log = logging.getLogger("headrace.app")
 
 KIND = "declared_rules"
 _FIELDS = ("rate", "concurrency")
-_PAGE = 1000
 
 
 def sync_rules(engine: Engine, tasks: Mapping[str, Task[..., Any, Any]]) -> list[str]:
@@ -60,12 +60,9 @@ def followed(rules: TaskRules, before: TaskRules, declared: TaskRules) -> TaskRu
 
 
 def _stored(engine: Engine) -> dict[str, tuple[TaskRules, Document]]:
-    found: dict[str, tuple[TaskRules, Document]] = {}
-    page = engine.document_store.browse(KIND, limit=_PAGE)
-    while page:
-        found |= {document.key: (task_rules(document.value), document) for document in page}
-        page = engine.document_store.browse(KIND, page[-1].key + "\x00", limit=_PAGE) if len(page) == _PAGE else []
-    return found
+    return {
+        document.key: (task_rules(document.value), document) for document in documents_of(engine.document_store, KIND)
+    }
 
 
 def _text(rules: TaskRules) -> str:

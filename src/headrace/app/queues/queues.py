@@ -10,17 +10,19 @@ from msgspec import Struct
 
 from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
-from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules
-from headrace.core.jobs.records import Filter, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow, QueueRules, TaskRules, queue_rules
+from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
 from headrace.core.queues.limits import allows
 from headrace.core.queues.rules_text import changed
+from headrace.core.retention.lifecycle import StoredPolicy
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import QueueNotEmpty
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.retention.deleted_queues import deleted_queues, mark_deleted
+from headrace.runtime.retention.policies import override_policy
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
 
 def all_stats(services: Services) -> list[QueueStats]:
     """The statistics of every queue, by name."""
-    known = services.engine.queries.queues()
+    known = services.engine.queries.rules().queues
     counts: dict[str, dict[str, Any]] = {row.name: {"paused": row.paused, "rules": _rules_of(row)} for row in known}
     for depth in services.engine.queries.queue_counts():
         found = counts.setdefault(depth.queue, {"paused": False})
@@ -75,9 +77,9 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
-    rate_state_at, now = services.engine.rule_store.rate_state(rates), 1000 * services.clock.now()
+    full_at, now = services.engine.rule_store.limit_state(rates).full_at, 1000 * services.clock.now()
     for name, rate in rates.items():
-        yield name, allows(rate, rate_state_at.get(name, 0), now)
+        yield name, allows(rate, full_at.get(name, 0), now)
 
 
 def _rules_of(row: QueueRow) -> QueueRules:
@@ -128,7 +130,7 @@ class Queue:
             queries.pause_queue(self.name, False)
         if row.rules:
             self._services.engine.rule_store.set_rules(self.name, QueueRules())
-        self._services.engine.staleness_store.override_policy("queue", self.name, None)
+        override_policy(self._services.engine.document_store, "queue", self.name, lambda _: StoredPolicy())
         return deleted
 
     def pause(self) -> None:
@@ -165,7 +167,7 @@ class Queue:
         return after
 
     def _row(self) -> QueueRow | None:
-        return next((row for row in self._services.engine.queries.queues() if row.name == self.name), None)
+        return next((row for row in self._services.engine.queries.rules().queues if row.name == self.name), None)
 
     astats = twin(stats)
     alength = twin(length)
@@ -185,7 +187,7 @@ class Queue:
 
 def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
     """The rules of all tasks that have any, by name."""
-    return {row.name: row.rules for row in engine.rule_store.tasks()}
+    return {row.name: row.rules for row in engine.queries.rules().tasks}
 
 
 def change_task_rules(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:

@@ -38,6 +38,7 @@ from headrace.engines.protocol.archive import Archive
 from headrace.engines.shared.decisions import closed_error
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
+from headrace.runtime.retention.archived import last_ends
 from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
@@ -162,7 +163,7 @@ class JobArchive:
 
     def restore(self, job_id: str) -> Job[Any]:
         """Insert into the store first, then delete from the archive: after an interruption the job is live."""
-        rows = self._required_archive().get([check_text("job id", job_id)])
+        rows = last_ends(self._required_archive(), [check_text("job id", job_id)])
         engine = self._services.engine
         if not rows and not engine.queries.get([job_id], light=True):
             raise JobNotFound(job_id)

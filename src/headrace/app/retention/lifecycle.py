@@ -34,6 +34,8 @@ from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.retention.policies import declare_policies, override_policy
+from headrace.runtime.retention.policies import policies as stored_policies
 from headrace.runtime.retention.staleness import StaleScan, apply, emit_scan, record_scan
 
 _PAGE = 5000
@@ -81,14 +83,14 @@ class Lifecycles:
         "default" removes a field set before, and omitted fields stay. Workers apply it at their next check.
         """
         kind, name = _named(task, queue)
-        after = changed_policy(self._policies().row(kind, name).override, fields)
-        self._services.engine.staleness_store.override_policy(kind, name, after)
+        store = self._services.engine.document_store
+        override_policy(store, kind, name, lambda before: changed_policy(before, fields))
         return self.policy(task=task, queue=queue)
 
     def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """Remove all fields that operators set for a task or a queue; returns the remaining policy."""
         kind, name = _named(task, queue)
-        self._services.engine.staleness_store.override_policy(kind, name, None)
+        override_policy(self._services.engine.document_store, kind, name, lambda _: StoredPolicy())
         return self.policy(task=task, queue=queue)
 
     def sync(self) -> list[str]:
@@ -96,14 +98,11 @@ class Lifecycles:
 
         Every worker does this at its start, so that others apply them too. Unknown tasks do not change.
         """
-        stored = {
-            row.name: row.declared for row in self._services.engine.staleness_store.policies() if row.kind == "task"
-        }
+        store = self._services.engine.document_store
+        stored = {row.name: row.declared for row in stored_policies(store) if row.kind == "task"}
         declared = declared_by(self._tasks)
         changed = [name for name, policy in declared.items() if policy != stored.get(name, StoredPolicy())]
-        self._services.engine.staleness_store.declare_policy(
-            [PolicyRow("task", name, declared[name]) for name in changed]
-        )
+        declare_policies(store, [PolicyRow("task", name, declared[name]) for name in changed])
         return changed
 
     # -- retention

@@ -7,32 +7,18 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, structs
 
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, OnStale, Policies, PolicyRow, StoredPolicy
+from headrace.core.retention.lifecycle import Kind, Policies, PolicyRow, StoredPolicy
+from headrace.core.retention.policy_fields import SPANS, OnStale, PolicyFields
 from headrace.core.retention.staleness import AgeStats, StaleFinding
 
 
-class LifecyclePolicy(Struct, frozen=True, kw_only=True):
+class LifecyclePolicy(PolicyFields, frozen=True, kw_only=True):
     """The lifecycle policy of a task, a queue, or any job: seconds, None for no limit.
 
     `origin` shows where each field is set: "task, by an operator", "task, by its code", "queue, by an operator", or
     "setting".
     """
 
-    task: str | None
-    queue: str | None
-    max_scheduled: float | None
-    max_waiting: float | None
-    max_pending: float | None
-    max_retrying: float | None
-    max_running: float | None
-    max_age: float | None
-    on_stale: OnStale
-    keep_completed: float | None
-    keep_failed: float | None
-    keep_cancelled: float | None
-    archive: bool
-    remove_on_complete: bool | int
-    remove_on_fail: bool | int
     origin: dict[str, str]
 
 
@@ -52,9 +38,6 @@ def policy_layers(row: PolicyRow) -> PolicyLayers:
 def _set_fields(policy: StoredPolicy) -> dict[str, Any]:
     """The fields that are set, in user units."""
     return {name: in_seconds(name, value) for name, value in structs.asdict(policy).items() if value is not UNSET}
-
-
-SPANS = tuple(name for name in StoredPolicy.__struct_fields__ if name.startswith(("max_", "keep_")))
 
 
 def policy_of(policies: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:

@@ -108,7 +108,7 @@ class Declarations:
 
     def store(self, since: int | None = None) -> list[str]:
         """Store all declarations; returns the ids of new and changed ones. The first error is raised at the end."""
-        stored = {row.id: row for row in self._services.engine.schedule_store.all()}
+        stored = {row.id: row for row in self._services.engine.schedule_store.get()}
         changed: list[str] = []
         first_error: HeadraceError | None = None
         for declaration in self.known.values():
@@ -144,7 +144,7 @@ class Declarations:
                 changed = structs.replace(records.called(row, template), origin="code", declared=digest, updated_at=now)
                 if schedule_store.put(records.retimed(changed, declaration.timing, now)):
                     return True
-            row = schedule_store.get(declaration.id)
+            row = next(iter(schedule_store.get([declaration.id])), None)
         raise EngineUnavailable(f"schedule {declaration.id!r} keeps being changed by others; try again")
 
     def _in_clear(self, template: NewJob) -> NewJob:

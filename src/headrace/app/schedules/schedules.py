@@ -123,7 +123,7 @@ class Schedules:
         name = getattr(task, "name", task)
         return [
             self._shown(row)
-            for row in self._schedule_store.all()
+            for row in self._schedule_store.get()
             if name in (None, row.task) and paused in (None, row.paused)
         ]
 
@@ -263,12 +263,11 @@ class Schedules:
         return self._services.engine.schedule_store
 
     def _row(self, schedule_id: str) -> ScheduleRow:
-        row = self._schedule_store.get(schedule_id_of(schedule_id))
-        if row is None:
-            near = nearest(schedule_id, (known.id for known in self._schedule_store.all()))
-            hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists them"
-            raise ScheduleNotFound(schedule_id, f"; {hint}")
-        return row
+        for row in self._schedule_store.get([schedule_id_of(schedule_id)]):
+            return row
+        near = nearest(schedule_id, (known.id for known in self._schedule_store.get()))
+        hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists them"
+        raise ScheduleNotFound(schedule_id, f"; {hint}")
 
     def _change(self, schedule_id: str, change: Callable[[ScheduleRow, int], ScheduleRow]) -> Schedule:
         for _ in range(_ATTEMPTS):

@@ -27,7 +27,7 @@ def archived_job(archive: Archive | None, job_id: str, created_at: int | None = 
     """The full job; `created_at` selects one of several with the same id."""
     if archive is None:
         return None
-    rows = archive.get([job_id]) if created_at is None else archive.find(Filter(ids=(job_id,)), _MAX_PER_ID).rows
+    rows = archive.find(Filter(ids=(job_id,)), 1 if created_at is None else _MAX_PER_ID).rows
     found = next((row for row in rows if created_at in (None, row.created_at)), None)
     return None if found is None else shown(found)
 

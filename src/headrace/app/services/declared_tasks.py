@@ -10,6 +10,7 @@ from typing import Any
 from headrace.core.tasks.declared import KIND, DeclaredTask, changed_documents, declared_in
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import HeadraceError
+from headrace.runtime.documents import documents_of
 from headrace.runtime.jobs.task import Task
 
 _FRESH = 10.0  # seconds until they are read again
@@ -58,9 +59,4 @@ class DeclaredTasks:
         return self._known
 
     def _read(self) -> dict[str, DeclaredTask]:
-        found: dict[str, DeclaredTask] = {}
-        page = self._engine.document_store.browse(KIND, limit=_PAGE)
-        while page:
-            found |= declared_in(page)
-            page = self._engine.document_store.browse(KIND, page[-1].key, limit=_PAGE)[1:]
-        return found
+        return declared_in(documents_of(self._engine.document_store, KIND))

@@ -17,6 +17,7 @@ from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher, decrypted
 from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, timeline
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
 from headrace.core.jobs.explanation import Explanation, Remedy
@@ -34,6 +35,8 @@ from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotF
 from headrace.runtime.jobs.job import ARCHIVED, SPOOLED
 from headrace.runtime.jobs.services import LogEntry
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.retention.archived import last_ends
+from headrace.runtime.retention.policies import policies as stored_policies
 from headrace.runtime.submit.dependencies import rows_of
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ class Services:
 
     def policies(self) -> list[PolicyRow]:
         """The lifecycle policies of tasks and queues, from the store and the known code."""
-        return with_declared(self.engine.staleness_store.policies(), declared_by(self.tasks))
+        return with_declared(stored_policies(self.engine.document_store), declared_by(self.tasks))
 
     def close(self) -> None:
         if self._waiter is not None:
@@ -188,7 +191,7 @@ class Services:
             raise EngineUnavailable(f"job {held} still waits in the spool; try again after it is forwarded")
 
     def _refuse_if_archived(self, ids: Sequence[str]) -> None:
-        rows = [] if self.archive is None else archived_jobs.only_archived(self.engine, self.archive.get(ids))
+        rows = [] if self.archive is None else archived_jobs.only_archived(self.engine, last_ends(self.archive, ids))
         for row in rows:
             raise InvalidJob(
                 f"job {row.id} is in the archive; app.lifecycle.restore({row.id!r}), or "
@@ -271,7 +274,7 @@ class Services:
         return "" if found is None else explain_stale(found)
 
     def _with_dead_letter(self, row: JobRow, found: Explanation) -> Explanation:
-        for dead_letter in self.engine.dead_letters.get(job_ids=[row.id]):
+        for dead_letter in self.engine.dead_letters.find(DeadLetterFilter(latest_of=(row.id,)), 1):
             command = f"headrace dead show {dead_letter.id}"
             remedy = Remedy(verb="show_dead_letter", target=dead_letter.id, words="show it with", command=command)
             return Explanation(f"{found.text} Its dead letter {dead_letter.id} is {dead_letter.status}.", remedy)

@@ -12,14 +12,15 @@ from headrace.core.events.history import AttemptError
 from headrace.core.jobs.dependencies import PARENT_FAILED
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.known_tasks import knows
-from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules, queue_rules
-from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.jobs.queue_rules import QueueRow, QueueRules, Rate, Strategy, TaskRules, queue_rules
+from headrace.core.jobs.records import Filter, JobRow, WorkerRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.queues.limits import Limit, allows, is_equipped, lane_limits_of, needs_of, opens_at
 from headrace.core.queues.rules_text import format_rate
 from headrace.core.retention.staleness import StaleFinding
+from headrace.core.text import counted
 from headrace.engines.protocol.maintenance import StoreView
 
 _MAX_MESSAGE = 200  # characters
@@ -43,10 +44,11 @@ def explain(row: JobRow, store: StoreView, now: int, store_status: StoreStatus |
 
 def explain_spooled(where: str, in_front: int, error: str | None) -> str:
     """The sentence for a job in the spool."""
+    before = f"{counted(in_front, 'job is', 'jobs are')} in front of it"
     if error is None:
-        return f"It waits in the spool of {where}: {in_front} jobs are in front of it, and are being forwarded now."
+        return f"It waits in the spool of {where}, which is being forwarded now: {before}."
     return (
-        f"It waits in the spool of {where}: the server is unavailable ({error}), {in_front} jobs are in front of it; "
+        f"It waits in the spool of {where}: the server is unavailable ({error}), {before}; "
         "it is forwarded when the server returns."
     )
 
@@ -114,11 +116,12 @@ def _suspended(row: JobRow, left: str, now: int) -> Explanation:
 
 
 def _pending(row: JobRow, store: StoreView, alive: list[WorkerRow], now: int) -> Explanation:
-    queue = next((queue for queue in store.queries.queues() if queue.name == row.queue), None)
+    queues, tasks = store.queries.rules()
+    queue = next((queue for queue in queues if queue.name == row.queue), None)
     if queue is not None and queue.paused:
         return Explanation(f"Queue {row.queue!r} is paused.", _resume("queue", row.queue))
     lane_limits = lane_limits_of(row.lane)
-    rules_by_task = {task.name: task.rules for task in store.rule_store.tasks()}
+    rules_by_task = {task.name: task.rules for task in tasks}
     # A worker that did not know the task has put the job into the lane of the task, which has no rules.
     was_unknown = row.task not in rules_by_task and Limit("task", row.task) in lane_limits
     working = _able_workers(row, alive, was_unknown)
@@ -130,7 +133,7 @@ def _pending(row: JobRow, store: StoreView, alive: list[WorkerRow], now: int) ->
         return blocked
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
     waiting = store.queries.count(Filter(states=(State.PENDING,), queue=row.queue)).jobs
-    pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
+    pending = counted(waiting, "job is pending", "jobs are pending")
     behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
     if busy >= slots:
         return Explanation(f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}")
@@ -222,7 +225,7 @@ def _blocked(
     """The explanation for a job that a pause or a concurrency limit blocks, None if none does now."""
     if of_task.paused:
         return Explanation(f"Task {row.task!r} is paused.", _resume("task", row.task))
-    running = store.rule_store.running(now)
+    running = store.rule_store.limit_state(now=now).running
     held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
     if of_queue.concurrency is not None and held >= of_queue.concurrency:
         remedy = _raise("queue", row.queue, "concurrency")
@@ -241,7 +244,7 @@ def _blocked(
 
 
 def _full(name: str, most: int, held: int) -> str:
-    jobs = "1 job" if most == 1 else f"{most} jobs"
+    jobs = counted(most, "job")
     return f"{name} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
 
 
@@ -256,7 +259,7 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
 
 def _opens(queue: str, rate: Rate | None, store: StoreView, now: int) -> str:
     """When the rate of the queue allows the next start, if not now."""
-    full_at = 0 if rate is None else store.rule_store.rate_state({queue: rate}).get(queue, 0)
+    full_at = 0 if rate is None else store.rule_store.limit_state({queue: rate}).full_at.get(queue, 0)
     if rate is None or allows(rate, full_at, 1000 * now):
         return ""
     return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"

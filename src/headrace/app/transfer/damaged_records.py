@@ -70,8 +70,8 @@ def damage_beside_jobs(engine: Engine) -> Iterator[str]:
         before = dead_letters[-1].id
         if len(dead_letters) < _BATCH:
             break
-    for schedule in engine.schedule_store.all():
+    for schedule in engine.schedule_store.get():
         yield from (f"schedule {schedule.id}: {what}" for what in damage_of(schedule))
-    for queue in engine.queries.queues():
+    for queue in engine.queries.rules().queues:
         if queue.rules and read(decode_queue_rules, queue.rules) is None:
             yield f"queue {queue.name}: rules"

@@ -32,7 +32,7 @@ from headrace.app.transfer.pages import (
     portions,
     read_ahead,
 )
-from headrace.app.transfer.preconditions import has_tables, refuse_old_tables, refuse_same_address
+from headrace.app.transfer.preconditions import has_tables, refuse_old_tables, refuse_same_address, refuse_used
 from headrace.app.transfer.settings import copy_settings
 from headrace.app.transfer.verify import CopyVerification, compare
 from headrace.core.clock import to_datetime
@@ -109,7 +109,7 @@ class StoreCopy:
         for page in read_ahead(pages(self._source.transfer)):
             plan.contents.add(page)
             self._progress(CopyStep("reading", plan.contents.jobs, total))
-        for records in dead_letter_pages(self._source.transfer):
+        for records in dead_letter_pages(self._source.dead_letters):
             plan.contents.add_dead(records)
         return plan
 
@@ -159,14 +159,9 @@ class StoreCopy:
             )
 
     def _refuse_used(self) -> None:
-        if self._into_used or (
-            not self._target.queries.find(Filter(), 1).jobs and not self._target.transfer.export_dead_letters("", 1)
-        ):
-            return
-        raise ConfigError(
-            f"{self._target.url} is in use: it has {self._target.queries.count(Filter()).jobs} jobs. Choose an empty "
-            "store, or add --into-used to copy into it: jobs whose id exists there are skipped"
-        )
+        if not self._into_used:
+            advice = "Choose an empty store, or add --into-used to copy into it: jobs whose id exists there are skipped"
+            refuse_used(self._target, advice)
 
     def _total(self) -> int:
         return sum(depth.jobs for depth in self._source.queries.queue_counts())
@@ -194,7 +189,7 @@ class StoreCopy:
         start = self._first_missing() if is_begun else 0
         copy_flows(self._source, self._target)
         self._copy_jobs(start, result)
-        for page in dead_letter_pages(self._source.transfer):
+        for page in dead_letter_pages(self._source.dead_letters):
             for portion in portions(page, dead_letter_size):
                 result.dead_letters += self._target.transfer.import_records(portion, self._source.url)
 

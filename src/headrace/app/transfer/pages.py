@@ -9,10 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from headrace.app.transfer.damaged_records import damage_in, damage_of
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport
+from headrace.engines.protocol.dead_letters import DeadLetterStore
 from headrace.engines.protocol.transfer import Transfer
 
 T = TypeVar("T")
@@ -101,9 +103,13 @@ def pages(transfer: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
     return _pages(transfer.export_jobs, after, lambda job_export: job_export.job.seq, export_size)
 
 
-def dead_letter_pages(transfer: Transfer) -> Iterator[list[DeadLetterRow]]:
+def dead_letter_pages(dead_letters: DeadLetterStore) -> Iterator[list[DeadLetterRow]]:
     """Every dead letter in the order of ids."""
-    return _pages(transfer.export_dead_letters, "", lambda record: record.id, dead_letter_size)
+
+    def read(after: str, limit: int) -> list[DeadLetterRow]:
+        return dead_letters.find(DeadLetterFilter(), limit, after, oldest_first=True)
+
+    return _pages(read, "", lambda record: record.id, dead_letter_size)
 
 
 K = TypeVar("K", int, str)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from headrace.core.dead_letters.records import DeadLetterFilter
+from headrace.core.jobs.records import Filter
+from headrace.core.text import counted
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, SchemaMismatch
 
@@ -18,11 +21,19 @@ def file_of(engine: Engine) -> Path | None:
 def has_tables(engine: Engine) -> bool:
     """Whether the store has tables of headrace. It does not create a file."""
     path = file_of(engine)
-    return (path is None or path.exists()) and engine.maintenance.schema()[0] > 0
+    return (path is None or path.exists()) and engine.migrate(dry_run=True).found > 0
+
+
+def refuse_used(engine: Engine, advice: str) -> None:
+    """Refuse a store that has jobs or dead letters already."""
+    if engine.queries.find(Filter(), 1, light=True).jobs or engine.dead_letters.find(DeadLetterFilter(), 1):
+        raise ConfigError(
+            f"{engine.url} is in use: it has {counted(engine.queries.count(Filter()).jobs, 'job')}. {advice}"
+        )
 
 
 def refuse_old_tables(engine: Engine) -> None:
-    found, needed = engine.maintenance.schema()
+    found, needed, _ = engine.migrate(dry_run=True)
     if found < needed:
         raise SchemaMismatch(
             f"{engine.url} has tables of version {found}, this headrace needs {needed}, and a dry run changes nothing; "

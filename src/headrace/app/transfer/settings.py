@@ -12,13 +12,15 @@ from typing import Literal
 from msgspec import Struct
 
 from headrace.core.documents import STAYS, Document
-from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules
-from headrace.core.jobs.records import QueueRow
+from headrace.core.jobs.queue_rules import QueueRow, QueueRules, TaskRules, queue_rules
 from headrace.core.queues.rules_text import format_rules
 from headrace.core.retention.lifecycle import PolicyRow
 from headrace.core.schedules.records import Occurrence, ScheduleRow
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.maintenance import StoreView
+from headrace.runtime.retention.policies import KIND as POLICIES
+from headrace.runtime.retention.policies import policies as stored_policies
+from headrace.runtime.retention.policies import replace_policies
 
 _ALL_OCCURRENCES = 1000
 
@@ -34,25 +36,23 @@ class SettingDifference(Struct, frozen=True):
 
 def copy_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
     """Copy all settings, queues first: they must exist before their jobs. `merged`: the target was in use before."""
-    known = {queue.name for queue in target.queries.queues()} if merged else set()
-    target.transfer.import_records([queue for queue in source.queries.queues() if queue.name not in known])
-    ruled = {row.name for row in target.rule_store.tasks()} if merged else set()
-    for task in source.rule_store.tasks():
+    known = {queue.name for queue in target.queries.rules().queues} if merged else set()
+    target.transfer.import_records([queue for queue in source.queries.rules().queues if queue.name not in known])
+    ruled = {row.name for row in target.queries.rules().tasks} if merged else set()
+    for task in source.queries.rules().tasks:
         if task.name not in ruled:
             target.rule_store.set_rules(task.name, task.rules)
     _copy_policies(source, target, merged)
     _copy_documents(source, target)
-    there = {row.id: row for row in target.schedule_store.all()}
-    for row in source.schedule_store.all():
+    there = {row.id: row for row in target.schedule_store.get()}
+    for row in source.schedule_store.get():
         _copy_schedule(source, target, row, there.get(row.id), merged)
 
 
 def _copy_policies(source: StoreView, target: Engine, merged: bool) -> None:
     known = _policies_in(target) if merged else {}
     rows = [row for key, row in _policies_in(source).items() if key not in known]
-    target.staleness_store.declare_policy(rows)
-    for row in rows:
-        target.staleness_store.override_policy(row.kind, row.name, row.override)
+    replace_policies(target.document_store, rows)
 
 
 def _copy_documents(source: StoreView, target: Engine) -> None:
@@ -72,15 +72,15 @@ def _import_documents(target: Engine, kind: str, documents: list[Document]) -> N
 
 def _documents_of(store: StoreView) -> Iterator[tuple[str, list[Document]]]:
     for kind in store.document_store.kinds():
-        for documents in _pages_of(store, kind) if not kind.startswith(STAYS) else ():
+        for documents in _pages_of(store, kind) if kind != POLICIES and not kind.startswith(STAYS) else ():
             yield kind, documents
 
 
 def _pages_of(store: StoreView, kind: str) -> Iterator[list[Document]]:
-    documents = store.document_store.browse(kind)
+    documents = store.document_store.get(kind)
     while documents:
         yield documents
-        documents = store.document_store.browse(kind, documents[-1].key)[1:]
+        documents = store.document_store.get(kind, first=documents[-1].key)[1:]
 
 
 def _missing_documents(target: Engine, kind: str, documents: list[Document]) -> list[Document]:
@@ -89,7 +89,7 @@ def _missing_documents(target: Engine, kind: str, documents: list[Document]) -> 
 
 
 def _policies_in(store: StoreView) -> dict[str, PolicyRow]:
-    return {f"{row.kind} {row.name}": row for row in store.staleness_store.policies()}
+    return {f"{row.kind} {row.name}": row for row in stored_policies(store.document_store)}
 
 
 def _copy_schedule(
@@ -119,19 +119,19 @@ def _is_kept(original: ScheduleRow, copy: ScheduleRow, merged: bool) -> bool:
 
 def differing_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[SettingDifference]:
     """The settings of the source that are missing or different at the target. It only copies late documents."""
-    queues = {queue.name: queue for queue in target.queries.queues()}
-    for queue in source.queries.queues():
+    queues = {queue.name: queue for queue in target.queries.rules().queues}
+    for queue in source.queries.rules().queues:
         if how := _queue_difference(queue, queues.get(queue.name)):
             yield SettingDifference("queue", queue.name, how, is_kept=merged and queue.name in queues)
-    tasks = {row.name: row.rules for row in target.rule_store.tasks()}
-    for task in source.rule_store.tasks():
+    tasks = {row.name: row.rules for row in target.queries.rules().tasks}
+    for task in source.queries.rules().tasks:
         if (rules := tasks.get(task.name)) != task.rules:
             how = f"should have {format_rules(task.rules)} and has {format_rules(rules or TaskRules()) or 'no rules'}"
             yield SettingDifference("task", task.name, how, is_kept=merged and rules is not None)
     yield from _differing_policies(source, target, merged)
     yield from _differing_documents(source, target)
-    schedules = {row.id: row for row in target.schedule_store.all()}
-    for row in source.schedule_store.all():
+    schedules = {row.id: row for row in target.schedule_store.get()}
+    for row in source.schedule_store.get():
         if (copy := schedules.get(row.id)) is None:
             yield SettingDifference("schedule", row.id, "is missing")
         elif copy != row:

@@ -23,7 +23,9 @@ from headrace.app.transfer.dependencies import (
 )
 from headrace.app.transfer.pages import MAX_PAGE, StoreContents, dead_letter_pages, pages, portable, read_ahead
 from headrace.app.transfer.settings import differing_settings
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.history_texts import PARENT_ADDED, REPLACED, RESCHEDULED
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import JobExport
@@ -32,9 +34,7 @@ from headrace.engines.protocol.engine import Engine
 _LISTED = 20
 _GAP = 8  # other jobs between two compared ones that are read along rather than skipped
 # The history details that engines write for a job when another one is stored.
-_BY_NEW_JOBS = frozenset(
-    {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
-)
+_BY_NEW_JOBS = frozenset({REPLACED, RESCHEDULED, PARENT_ADDED})
 Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "document", "schedule", "flow", "dependency"]
 Finding = Literal["same", "taken", "different"]
 
@@ -204,9 +204,9 @@ def _differing_fields(original: JobExport, copy: JobExport) -> list[str]:
 
 
 def _compare_dead(source: Engine, target: Engine, verification: CopyVerification, merged: bool) -> None:
-    copies = (record for page in dead_letter_pages(target.transfer) for record in page)
+    copies = (record for page in dead_letter_pages(target.dead_letters) for record in page)
     copy: DeadLetterRow | None = next(copies, None)
-    for page in dead_letter_pages(source.transfer):
+    for page in dead_letter_pages(source.dead_letters):
         verification.contents.add_dead(page)
         for record in page:
             while copy is not None and copy.id < record.id:
@@ -220,7 +220,7 @@ def _compare_dead(source: Engine, target: Engine, verification: CopyVerification
 
 
 def _has_pending_dead_letter(target: Engine, job_id: str) -> bool:
-    return any(dead_letter.status == "pending" for dead_letter in target.dead_letters.get(job_ids=[job_id]))
+    return target.dead_letters.count(DeadLetterFilter(latest_of=(job_id,), statuses=("pending",))) > 0
 
 
 def _compare_dependencies(source: Engine, target: Engine, parents: list[str], verification: CopyVerification) -> None:

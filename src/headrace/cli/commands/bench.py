@@ -58,7 +58,7 @@ def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         url = "memory://" if settings.url.startswith("memory:") else f"sqlite:///{Path(folder) / 'bench.db'}"
         with Headrace(url, durability=settings.durability) as app:
-            engine = str(app.engine.maintenance.facts()["engine"])
+            engine = str(app.engine.maintenance.facts().details["engine"])
             results = _measure(app, seconds, concurrency)
     if as_json:
         system = {"engine": engine, "durability": settings.durability, "python": platform.python_version()}

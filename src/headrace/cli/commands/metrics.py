@@ -13,7 +13,8 @@ from headrace.app.metrics.metrics import Metrics
 from headrace.app.metrics.records import DayMetrics, MetricFigures, MetricsSnapshot, QueueMetrics, TaskMetrics
 from headrace.cli.commands.metrics_scale import scale
 from headrace.cli.options import as_json_option, duration, example, shared
-from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, span, stamp
+from headrace.cli.output import Column, print_facts, print_table, say, span, stamp
+from headrace.cli.resource import Output, OutputGroup, table
 from headrace.core.metrics.values import NAMES
 
 _FIGURES = (
@@ -49,6 +50,7 @@ _DAYS = (
 
 @click.group(
     "metrics",
+    cls=OutputGroup,
     invoke_without_command=True,
     epilog=example(
         "headrace metrics",
@@ -78,24 +80,31 @@ _DAYS = (
 @as_json_option
 @shared
 @click.pass_context
-def metrics(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
+def metrics(ctx: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show throughput, errors, wait and run times of the last minute, and when queues will be empty."""
     if ctx.invoked_subcommand is not None:
         if as_json or any(options.values()):
             raise click.UsageError(f"put options after {ctx.invoked_subcommand!r}", ctx)
-        return
+        return 0
     _check_options(options, as_json)
     app_metrics = ctx.obj.store().metrics
     if options["prometheus"]:
         _print_prometheus(app_metrics, options["output"])
-    elif options["name"]:
-        _print_series(app_metrics, as_json, options)
-    elif options["days"]:
-        _print_days(app_metrics.days(options["days"], queue=options["queue"], task=options["task"]), as_json)
-    elif options["queue"]:
-        _print_tasks(app_metrics.tasks(options["queue"], window=_window(options, 60.0), limit=1000), as_json)
-    else:
-        _print_snapshot(app_metrics.snapshot(_window(options, 60.0)), as_json)
+        return 0
+    return _output(app_metrics, options).print(as_json)
+
+
+def _output(metrics: Metrics, options: dict[str, Any]) -> Output:
+    if options["name"]:
+        return _series(metrics, options)
+    if options["days"]:
+        found = metrics.days(options["days"], queue=options["queue"], task=options["task"])
+        return table(found, _DAYS, map(_day_row, found))
+    if options["queue"]:
+        tasks = metrics.tasks(options["queue"], window=_window(options, 60.0), limit=1000)
+        return table(tasks, _TASKS, map(_task_row, tasks), "no jobs of this queue in this window; see --window")
+    snapshot = metrics.snapshot(_window(options, 60.0))
+    return Output(snapshot, lambda: _print_snapshot(snapshot))
 
 
 metrics.add_command(scale)
@@ -134,10 +143,7 @@ def _window(options: dict[str, Any], default: float) -> float:
 # -- views
 
 
-def _print_snapshot(snapshot: MetricsSnapshot, as_json: bool) -> None:
-    if as_json:
-        print_json(snapshot)
-        return
+def _print_snapshot(snapshot: MetricsSnapshot) -> None:
     alive = "-" if snapshot.workers_alive is None else str(snapshot.workers_alive)
     missed = _share(snapshot.schedule_misses)
     print_facts(
@@ -166,33 +172,13 @@ def _print_snapshot(snapshot: MetricsSnapshot, as_json: bool) -> None:
         print_table(_TASKS, [_task_row(task) for task in snapshot.tasks])
 
 
-def _print_tasks(tasks: list[TaskMetrics], as_json: bool) -> None:
-    if as_json:
-        print_json(tasks)
-    elif not tasks:
-        remark("no jobs of this queue in this window; see --window")
-    else:
-        print_table(_TASKS, [_task_row(task) for task in tasks])
-
-
-def _print_series(metrics: Metrics, as_json: bool, options: dict[str, Any]) -> None:
+def _series(metrics: Metrics, options: dict[str, Any]) -> Output:
     filters = {name: options[name] for name in ("queue", "task", "worker", "step")}
     series = metrics.series(options["name"], window=_window(options, 3600.0), **filters)
-    if as_json:
-        print_json(series)
-        return
     maximum = max((point.value for point in series.points if point.value is not None), default=0.0)
     columns = (Column("FROM"), Column(series.name.upper(), right=True), Column("", min_width=10))
-    print_table(
-        columns, [[stamp(point.at), _number(point.value), _bar(point.value, maximum)] for point in series.points]
-    )
-
-
-def _print_days(days: list[DayMetrics], as_json: bool) -> None:
-    if as_json:
-        print_json(days)
-        return
-    print_table(_DAYS, [_day_row(day) for day in days])
+    rows = ([stamp(point.at), _number(point.value), _bar(point.value, maximum)] for point in series.points)
+    return table(series, columns, rows)
 
 
 def _print_prometheus(metrics: Metrics, output: Path | None) -> None:

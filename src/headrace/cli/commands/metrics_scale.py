@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.options import as_json_option, duration, example, shared
-from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, span
+from headrace.cli.options import duration, example
+from headrace.cli.output import Column, print_facts, print_table, remark, say, span
+from headrace.cli.resource import Output, OutputCommand
 from headrace.cli.session import Session
 from headrace.core.metrics.scaling import QueueScale
 
@@ -21,36 +22,32 @@ _COLUMNS = (
 
 
 @click.command(
-    "scale", epilog=example("headrace metrics scale", "headrace metrics scale -q mail --target-wait 10s --json")
+    "scale",
+    cls=OutputCommand,
+    epilog=example("headrace metrics scale", "headrace metrics scale -q mail --target-wait 10s --json"),
 )
 @click.option("--queue", "-q", help="Only this queue.")
 @click.option("--target-wait", metavar="TIME", callback=duration, help="The longest wait to aim for.")
 @click.option("--window", metavar="TIME", callback=duration, default="5m", help="Window of rates and run times: 5m.")
-@as_json_option
-@shared
-@click.pass_obj
-def scale(session: Session, queue: str | None, target_wait: float | None, window: float, as_json: bool) -> None:
+def scale(session: Session, queue: str | None, target_wait: float | None, window: float) -> Output:
     """Show how many workers each queue wants, and how many seconds it is behind."""
     found = session.store().metrics.scale(target_wait=target_wait, window=window)
     queues = [one for one in found.queues if queue in (None, one.queue)]
     if queue is not None and not queues:
         raise click.ClickException(f"there is no queue {queue!r}; `headrace queues` lists them")
-    if as_json:
-        print_json(found if queue is None else queues[0])
-        return
-    if queue is None:
-        print_facts(
-            [
-                ("target wait", span(found.target_wait)),
-                ("workers", f"{found.workers}, wanted {found.workers_wanted} if they serve all queues"),
-                ("behind", span(found.seconds_behind)),
-            ]
-        )
-    if queues:
-        say()
-        print_table(_COLUMNS, [_row(one) for one in queues])
-    else:
-        remark("there is no queue yet; the first job makes one")
+
+    def show() -> None:
+        if queue is None:
+            workers = f"{found.workers}, wanted {found.workers_wanted} if they serve all queues"
+            behind = ("behind", span(found.seconds_behind))
+            print_facts([("target wait", span(found.target_wait)), ("workers", workers), behind])
+        if queues:
+            say()
+            print_table(_COLUMNS, map(_row, queues))
+        else:
+            remark("there is no queue yet; the first job makes one")
+
+    return Output(found if queue is None else queues[0], show)
 
 
 def _row(one: QueueScale) -> list[str]:

@@ -12,10 +12,13 @@ import msgspec
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.cli import job_view
 from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
-from headrace.cli.options import as_json_option, duration, example, moment, shared, yes_option
-from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_json, print_table, remark, say, span
+from headrace.cli.options import example, field_options, moment, yes_option
+from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_table, remark, say, span
+from headrace.cli.resource import Output, Resource, line, lines, table
 from headrace.cli.session import Session, missing_file
+from headrace.core.schedules.timing_fields import TIMING
 from headrace.core.tasks.arguments import by_name, line_of
+from headrace.core.tasks.option_fields import JOB_OPTIONS
 from headrace.errors import InvalidSchedule
 
 T = TypeVar("T")
@@ -35,43 +38,31 @@ _COLUMNS = (
 _RUN_COLUMNS = (Column("TIME"), Column("STATUS"), Column("JOB", min_width=12), Column("DETAIL", min_width=12))
 
 
-@click.group(
+schedules = Resource(
     "schedules",
-    invoke_without_command=True,
-    epilog=example("headrace schedules", "headrace schedules preview --cron '0 9 * * MON' --tz Europe/Vienna"),
+    "Show, pause, run, create and delete schedules. Without a command: list them.",
+    "headrace schedules",
+    "headrace schedules preview --cron '0 9 * * MON' --tz Europe/Vienna",
 )
-@as_json_option
-@shared
-@click.pass_context
-def schedules(ctx: click.Context, as_json: bool) -> None:
-    """Show, pause, run, create and delete schedules. Without a command: list them."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_schedules, as_json=as_json)
-    elif as_json:
-        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
 
 
 # -- reading
 
 
 @schedules.command("list", epilog=example("headrace schedules list --json"))
-@as_json_option
-@shared
-@click.pass_obj
-def list_schedules(session: Session, as_json: bool) -> None:
+def list_schedules(session: Session) -> Output:
     """List the schedules with their next runs, each in its time zone."""
     app = session.store()
     found = app.schedules.list()
-    if as_json:
-        print_json([_record(schedule) for schedule in found])
-        return
-    if found:
-        now = datetime.now(UTC)
-        print_table(_COLUMNS, [_row(schedule, now) for schedule in found])
-    else:
-        remark("there are no schedules; declare one with @app.cron or @app.every, or use `headrace schedules create`")
-    for name in sorted(set(app.schedules.declared) - {schedule.id for schedule in found}):
-        remark(f"note: the code declares {name}; the next worker to start stores it")
+    now = datetime.now(UTC)
+    new = sorted(set(app.schedules.declared) - {schedule.id for schedule in found})
+    return table(
+        [_record(schedule) for schedule in found],
+        _COLUMNS,
+        (_row(schedule, now) for schedule in found),
+        "there are no schedules; declare one with @app.cron or @app.every, or use `headrace schedules create`",
+        (f"note: the code declares {name}; the next worker to start stores it" for name in new),
+    )
 
 
 def _row(schedule: Schedule, now: datetime) -> list[str]:
@@ -107,21 +98,19 @@ def _local(moment: datetime | None) -> str:
 
 @schedules.command("show", epilog=example("headrace schedules show nightly"))
 @click.argument("schedule_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def show(session: Session, schedule_id: str, as_json: bool) -> None:
+def show_schedule(session: Session, schedule_id: str) -> Output:
     """Show everything about one schedule, with its last runs."""
     app = session.store()
     schedule = app.schedules.get(schedule_id)
     runs = app.schedules.history(schedule_id, limit=_RUNS_SHOWN)
-    if as_json:
-        print_json({**_record(schedule), "runs": [_run_record(run) for run in runs]})
-        return
-    print_facts(_facts(schedule, app.services.parameter_names(schedule.task)))
-    if runs:
-        say()
-        print_table(_RUN_COLUMNS, [_run_row(run) for run in runs])
+
+    def show() -> None:
+        print_facts(_facts(schedule, app.services.parameter_names(schedule.task)))
+        if runs:
+            say()
+            print_table(_RUN_COLUMNS, map(_run_row, runs))
+
+    return Output({**_record(schedule), "runs": [_run_record(run) for run in runs]}, show)
 
 
 def _facts(schedule: Schedule, names: Sequence[str] | None) -> Iterator[tuple[str, str]]:
@@ -169,30 +158,16 @@ def _run_row(run: ScheduleRun) -> list[str]:
 @click.option("--tz", metavar="ZONE", help="Time zone of the expression, such as Europe/Vienna; default UTC.")
 @click.option("--after", metavar="TIME", callback=moment, help="Start after this ISO time (UTC) instead of now.")
 @click.option("-n", "--limit", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many.")
-@as_json_option
-@shared
-@click.pass_obj
 def preview(
-    session: Session,
-    schedule_id: str | None,
-    cron: str | None,
-    tz: str | None,
-    after: datetime | None,
-    n: int,
-    as_json: bool,
-) -> None:
+    session: Session, schedule_id: str | None, cron: str | None, tz: str | None, after: datetime | None, n: int
+) -> Output:
     """Show the next run times of a schedule or of a cron expression."""
     if (schedule_id is None) == (cron is None):
         raise click.UsageError("give the ID of a schedule, or an expression with --cron")
     app = session.store(may_create=cron is not None)
     timing = {name: value for name, value in (("cron", cron), ("tz", tz)) if value is not None}
     times = _with_usage_errors(lambda: app.schedules.preview(schedule_id, n=n, after=after, **timing))
-    if as_json:
-        print_json([time.astimezone(UTC) for time in times])
-    elif not times:
-        remark("no more runs")
-    for time in () if as_json else times:
-        say(_local(time))
+    return lines([time.astimezone(UTC) for time in times], map(_local, times), "no more runs")
 
 
 # -- changing
@@ -200,70 +175,50 @@ def preview(
 
 @schedules.command("pause", epilog=example("headrace schedules pause nightly"))
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@as_json_option
-@shared
-@click.pass_obj
-def pause(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
+def pause(session: Session, ids: tuple[str, ...]) -> Output:
     """Pause schedules. Jobs they have enqueued continue."""
     schedules = session.store().schedules
     known = [schedules.get(name).id for name in ids]  # refuse a wrong id before any change
     paused = [schedules.pause(name) for name in known]
-    if as_json:
-        print_json([_record(schedule) for schedule in paused])
-    for schedule in () if as_json else paused:
-        say(f"schedule {schedule.id} is paused")
+    return lines([_record(schedule) for schedule in paused], (f"schedule {one.id} is paused" for one in paused))
 
 
 @schedules.command("resume", epilog=example("headrace schedules resume nightly"))
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@as_json_option
-@shared
-@click.pass_obj
-def resume(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
+def resume(session: Session, ids: tuple[str, ...]) -> Output:
     """Resume schedules from now on. Runs missed during the pause are not made up."""
     schedules = session.store().schedules
     known = [schedules.get(name).id for name in ids]
     resumed = [schedules.resume(name) for name in known]
-    if as_json:
-        print_json([_record(schedule) for schedule in resumed])
-    for schedule in () if as_json else resumed:
-        next_run = "has no run left" if schedule.next_run is None else f"runs next at {_local(schedule.next_run)}"
-        say(f"schedule {schedule.id} {next_run}")
+    return lines([_record(schedule) for schedule in resumed], map(_next_run, resumed))
+
+
+def _next_run(schedule: Schedule) -> str:
+    text = "has no run left" if schedule.next_run is None else f"runs next at {_local(schedule.next_run)}"
+    return f"schedule {schedule.id} {text}"
 
 
 @schedules.command("run", epilog=example("headrace schedules run nightly"))
 @click.argument("schedule_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def run(session: Session, schedule_id: str, as_json: bool) -> None:
+def run(session: Session, schedule_id: str) -> Output:
     """Enqueue the job of a schedule now and print its id. Its run times do not change."""
     job = session.store().schedules.run_now(schedule_id)
-    if as_json:
-        print_json(job_view.record(job))
-    else:
-        say(job.id)
+    return line(job_view.record(job), job.id)
 
 
 @schedules.command("delete", epilog=example("headrace schedules delete nightly"))
 @click.argument("schedule_id", metavar="ID")
 @yes_option
-@as_json_option
-@shared
-@click.pass_obj
-def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None:
+def delete(session: Session, schedule_id: str, yes: bool) -> Output:
     """Delete a schedule and its history. Jobs it has enqueued stay."""
     app = session.store()
     schedule = app.schedules.get(schedule_id)
     if not yes:
         confirm(f"delete schedule {schedule_id} of task {schedule.task}")
     deleted = app.schedules.delete(schedule_id)
-    if as_json:
-        print_json({"schedule": schedule_id, "deleted": deleted})
-    else:
-        say(f"schedule {schedule_id} is deleted")
     if schedule.origin == "code":
         remark("note: the code declares it, so the next worker to start creates it again (pause it instead)")
+    return line({"schedule": schedule_id, "deleted": deleted}, f"schedule {schedule_id} is deleted")
 
 
 @schedules.command(
@@ -277,27 +232,11 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
 @click.argument("task")
 @click.argument("args", required=False, callback=json_argument)
 @click.argument("kwargs", required=False, callback=json_argument)
-@click.option("--cron", help="Cron expression of 5 or 6 fields, or @daily and the like.")
-@click.option("--every", metavar="TIME", callback=duration, help="Interval: seconds or 10m, 2h, 3d.")
-@click.option("--at", metavar="TIME", callback=moment, help="Once, at an ISO time (UTC).")
-@click.option("--tz", metavar="ZONE", help="Time zone, such as Europe/Vienna; default UTC.")
-@click.option("--start", metavar="TIME", callback=moment, help="Not before this ISO time (UTC).")
-@click.option("--end", metavar="TIME", callback=moment, help="Not after this ISO time (UTC).")
-@click.option("--limit", type=int, help="Maximum number of runs.")
-@click.option("--jitter", metavar="TIME", callback=duration, help="Random delay of each run, up to this long.")
-@click.option(
-    "--catch-up", type=click.Choice(["none", "latest", "limited", "all"]), help="Which missed runs to make up."
-)
-@click.option("--overlap", type=click.Choice(["allow", "skip", "queue"]), help="When the previous job is unfinished.")
+@field_options(TIMING.values())
 @click.option("--immediate", is_flag=True, default=None, help="Also enqueue its job once, now.")
 @click.option("--queue", "-q", help="Queue; overrides the task's.")
-@click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
-@as_json_option
-@shared
-@click.pass_obj
-def create(
-    session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **options: Any
-) -> None:
+@field_options([JOB_OPTIONS["priority"]])
+def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, **options: Any) -> Output:
     """Create a schedule with --cron, --every or --at. Arguments are JSON, as for `headrace enqueue`."""
     positional, named = call_arguments(args, kwargs)
     app = session.store(may_create=True, with_tasks=True)
@@ -309,10 +248,7 @@ def create(
     )
     if new_file:
         remark(f"note: this created a new store at {new_file}")
-    if as_json:
-        print_json(_record(created))
-    else:
-        say(f"schedule {created.id} runs next at {_local(created.next_run)}")
+    return line(_record(created), _next_run(created))
 
 
 def _with_usage_errors(call: Callable[[], T]) -> T:

@@ -10,12 +10,13 @@ import click
 from headrace.app.app import Headrace
 from headrace.app.metrics.task_stats import TaskStats
 from headrace.cli.commands.queues import parse_rule
-from headrace.cli.options import as_json_option, example, shared
-from headrace.cli.output import Column, ago, print_json, print_table, remark, say, span
+from headrace.cli.options import example, field_options
+from headrace.cli.output import Column, ago, span
+from headrace.cli.resource import Output, Resource, line, lines, table
 from headrace.cli.session import Session
 from headrace.core.jobs.queue_rules import TaskRules
-from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import TASK_RULES, format_rules
+from headrace.core.queues.rule_fields import TASK_RULES
+from headrace.core.queues.rules_text import format_rules
 from headrace.core.tasks.options import check_task_name
 
 _COLUMNS = (
@@ -31,32 +32,18 @@ _COLUMNS = (
 )
 
 
-@click.group("tasks", invoke_without_command=True, epilog=example("headrace tasks", "headrace tasks pause emails.send"))
-@as_json_option
-@shared
-@click.pass_context
-def tasks(ctx: click.Context, as_json: bool) -> None:
-    """List, pause, resume and configure tasks."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_tasks, as_json=as_json)
-    elif as_json:
-        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
+tasks = Resource(
+    "tasks", "List, pause, resume and configure tasks.", "headrace tasks", "headrace tasks pause emails.send"
+)
 
 
 @tasks.command("list", epilog=example("headrace tasks list --json"))
-@as_json_option
-@shared
-@click.pass_obj
-def list_tasks(session: Session, as_json: bool) -> None:
+def list_tasks(session: Session) -> Output:
     """List tasks with their open jobs, their numbers of the last hour, their newest dead letter and their rules."""
     found = session.store().task_stats()
-    if as_json:
-        print_json(found)
-    elif not found:
-        remark("no task is known yet: no worker runs, and no job was enqueued in the last hour")
-    else:
-        now = datetime.now(UTC)
-        print_table(_COLUMNS, [_row(stats, now) for stats in found])
+    now = datetime.now(UTC)
+    empty = "no task is known yet: no worker runs, and no job was enqueued in the last hour"
+    return table(found, _COLUMNS, (_row(stats, now) for stats in found), empty)
 
 
 def _row(stats: TaskStats, now: datetime) -> list[str]:
@@ -84,31 +71,25 @@ def _rate(per_second: float) -> str:
 
 @tasks.command("pause", epilog=example("headrace tasks pause emails.send"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@shared
-@click.pass_obj
-def pause(session: Session, names: tuple[str, ...]) -> None:
+def pause(session: Session, names: tuple[str, ...]) -> Output:
     """Pause tasks: workers start none of their jobs. Running jobs and other tasks continue."""
-    _set(session.store(), names, True)
+    return _set(session.store(), names, True)
 
 
 @tasks.command("resume", epilog=example("headrace tasks resume emails.send"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@shared
-@click.pass_obj
-def resume(session: Session, names: tuple[str, ...]) -> None:
+def resume(session: Session, names: tuple[str, ...]) -> Output:
     """Resume paused tasks."""
-    _set(session.store(), names, False)
+    return _set(session.store(), names, False)
 
 
-def _set(app: Headrace, names: tuple[str, ...], paused: bool) -> None:
+def _set(app: Headrace, names: tuple[str, ...], paused: bool) -> Output:
     for name in names:
         check_task_name(name)  # refuse a wrong name before any change
     for name in names:
-        if paused:
-            app.pause_task(name)
-        else:
-            app.resume_task(name)
-        say(f"task {name} is {'paused' if paused else 'open'}{_unknown_hint(app, name)}")
+        app.pause_task(name) if paused else app.resume_task(name)
+    texts = (f"task {name} is {'paused' if paused else 'open'}{_unknown_hint(app, name)}" for name in names)
+    return lines([{"task": name, "paused": paused} for name in names], texts)
 
 
 def _unknown_hint(app: Headrace, name: str) -> str:
@@ -119,31 +100,13 @@ def _unknown_hint(app: Headrace, name: str) -> str:
 
 @tasks.command("configure", epilog=example("headrace tasks configure emails.send --rate 10/s --concurrency 5"))
 @click.argument("name")
-@click.option("--rate", metavar="RATE", callback=parse_rule, help="Maximum start rate, such as 10/s or 100/min.")
-@click.option("--burst", metavar="N", callback=parse_rule, help="Maximum starts at once after a pause.")
-@click.option(
-    "--concurrency",
-    metavar="N",
-    callback=parse_rule,
-    help="Maximum running jobs, over all queues and workers.",
-)
-@click.option(
-    "--strategy",
-    metavar="NAME",
-    callback=parse_rule,
-    help=f"Order among its own jobs; overrides that of the queue: {', '.join(STRATEGIES)}.",
-)
+@field_options(TASK_RULES.values(), parse_rule)
 @click.option("--clear", "clear_all", is_flag=True, help="Remove every rule that is not given with it.")
-@as_json_option
-@shared
-@click.pass_obj
-def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **given: Any) -> None:
+def configure(session: Session, /, name: str, clear_all: bool, **given: Any) -> Output:
     """Change a task's rules for all workers. Without options, print them. The word none removes a rule."""
     given_rules = {rule: None if value == "none" else value for rule, value in given.items() if value is not None}
     changes = (dict.fromkeys(TASK_RULES) if clear_all else {}) | given_rules
     app = session.store()
     rules = app.configure_task(name, **changes) if changes else app.task_rules().get(check_task_name(name), TaskRules())
-    if as_json:
-        print_json({"task": name, "rules": rules})
-    else:
-        say(f"task {name} has {format_rules(rules) or 'no rules'}{_unknown_hint(app, name)}")
+    text = f"task {name} has {format_rules(rules) or 'no rules'}{_unknown_hint(app, name)}"
+    return line({"task": name, "rules": rules}, text)

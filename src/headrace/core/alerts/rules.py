@@ -6,18 +6,20 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
-from headrace.core.alerts.alert import SEVERITIES, AlertRuleRow
+from msgspec import Struct
+
+from headrace.core.alerts.alert import SEVERITIES, AlertRuleRow, Severity
 from headrace.core.alerts.conditions import COMPARISONS, Condition
 from headrace.core.alerts.expressions import parsed
 from headrace.core.clock import to_ms
-from headrace.core.metrics.catalog import LABELS, METRICS
+from headrace.core.fields import checked, entry, fields_of
+from headrace.core.metrics.catalog import LABELS, METRICS, Label
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert
 
 STRUCTURED = ("metric", "op", "threshold", "window")
-FIELDS = (*(name for name in AlertRuleRow.__struct_fields__ if name != "name"), *STRUCTURED)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 _MAX_TEXT_CHARS, _MAX_LABELS = 500, 20
@@ -33,7 +35,7 @@ def rule(name: Any, fields: Mapping[str, Any], before: AlertRuleRow | None = Non
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(FIELDS)}"
             raise InvalidAlert(f"{field}: an alert rule has no such field; {hint}")
     known = {} if before is None else {field: getattr(before, field) for field in AlertRuleRow.__struct_fields__}
-    given = {field: _read(field, value) for field, value in fields.items() if field in _READ}
+    given = {field: _read(field, value) for field, value in fields.items() if field != "when" and field in ALERT_RULE}
     when = _condition(fields, None if before is None else before.when)
     made = AlertRuleRow(**{**known, **given, "name": check_rule_name(name), "when": when.text})
     _ensure_labels(made, when)
@@ -41,8 +43,10 @@ def rule(name: Any, fields: Mapping[str, Any], before: AlertRuleRow | None = Non
 
 
 def _read(field: str, value: Any) -> Any:
+    check = ALERT_RULE[field].check
+    assert check is not None
     try:
-        return _READ[field](field, value)
+        return check(field, value)
     except InvalidAlert as error:
         error.concerns(field, value)
         raise
@@ -188,14 +192,62 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-_READ: dict[str, Any] = {
-    "for_": check_span,
-    "cooldown": check_span,
-    "severity": _severity,
-    "per": _per,
-    "labels": check_labels,
-    "notify": _names,
-    "summary": check_line,
-    "runbook": _link,
-    "enabled": _flag,
-}
+# -- as users write them
+
+_Span = Annotated[float, checked(check_span, minimum=0, maximum=MAX_SPAN)]
+
+
+class AlertRuleFields(Struct, frozen=True, kw_only=True):
+    """The fields of an alert rule; times in seconds."""
+
+    name: Annotated[str, entry("Name of the rule.", label="Name", hint="mail-fails")]
+    when: Annotated[
+        str,
+        entry(
+            "Such as 'error_rate[5m] > 5% and depth > 100'.",
+            "CONDITION",
+            "Condition",
+            'error_rate{queue="emails"}[5m] > 5%',
+        ),
+    ]
+    for_: Annotated[
+        _Span,
+        entry(
+            "How long the condition must hold before it fires",
+            "TIME",
+            "Must hold for, seconds",
+            "0",
+            typed=": 30s, 5m.",
+        ),
+    ]
+    cooldown: Annotated[
+        _Span,
+        entry("Time between repeated notifications", "TIME", "Repeat after, seconds", "default", typed=": 10m, 1h."),
+    ]
+    severity: Annotated[Severity, checked(_severity), entry("Severity of its alerts.", label="Severity")]
+    per: Annotated[
+        tuple[Label, ...],
+        checked(_per),
+        entry(f"Evaluate separately per: {', '.join(LABELS)}.", label="Separately for each"),
+    ]
+    labels: Annotated[dict[str, str], checked(check_labels), entry("Labels of its alerts, besides those of `per`.")]
+    notify: Annotated[
+        tuple[str, ...] | None,
+        checked(_names),
+        entry("Channels to notify", label="Channels, with commas", hint="default", typed="; may be repeated, or a,b."),
+    ]
+    summary: Annotated[
+        str | None,
+        checked(check_line),
+        entry("Summary text for notifications.", "TEXT", "Summary", "the condition in words"),
+    ]
+    runbook: Annotated[
+        str | None,
+        checked(_link),
+        entry("Link to the runbook, for notifications.", "URL", "Runbook", "https://wiki.example.com/mail"),
+    ]
+    enabled: Annotated[bool, checked(_flag), entry("Enable or disable the rule.")]
+
+
+ALERT_RULE = {name: field for name, field in fields_of(AlertRuleFields).items() if name != "name"}
+FIELDS = (*ALERT_RULE, *STRUCTURED)

@@ -18,7 +18,7 @@ from headrace.core.codec import encryption
 from headrace.core.codec.decode import Tree, ensure_shallow, lift
 from headrace.core.codec.encode import NotEncodable, ValueEncoder, lower, lower_items, step_to, too_large
 from headrace.core.text import short, why
-from headrace.errors import CorruptPayload, InvalidJob
+from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 
 # A text this short can't hold an integer that some Python would refuse to read (see encode.LONGEST_PLAIN_INT).
 _MAX_PLAIN_BYTES = 600
@@ -42,8 +42,12 @@ def encode(value: Any, *, models: bool = False, limit: int | None = None, where:
     With `models`, Enum members, dataclasses, msgspec Structs and pydantic models are written as their plain
     fields. With a `limit` in bytes, a value that is too large is refused, mostly before it is encoded.
     """
+    if type(value) in _PLAIN and (text := _dump_short(value, limit)):
+        return text
     try:
         return dump_tree(lower(ValueEncoder(models, limit), value), limit)
+    except PayloadTooLarge as error:
+        raise too_large(error.size, error.limit or 0, where) from None
     except Exception as error:  # any error is reported, see refusal
         raise refusal(where, error) from None
 
@@ -74,14 +78,19 @@ def encode_call(
     args: Sequence[Any], kwargs: Mapping[str, Any], *, models: bool = False, limit: int | None = None
 ) -> str:
     """The text of a call: {"args":[…],"kwargs":{…}}."""
-    if _all_plain(args) and (not kwargs or (_all_plain(kwargs.values()) and _plain_names(kwargs))):
-        try:
-            raw = _dump({"args": args, "kwargs": kwargs})
-        except ValueError:  # a lone surrogate or an endless integer: the walk below names it, or tags it
-            raw = b""
-        if 0 < len(raw) <= _MAX_PLAIN_BYTES and (limit is None or len(raw) <= limit):
-            return raw.decode()
+    is_plain = _all_plain(args) and (not kwargs or (_all_plain(kwargs.values()) and _plain_names(kwargs)))
+    if is_plain and (text := _dump_short({"args": args, "kwargs": kwargs}, limit)):
+        return text
     return _encode_call_by_walking(args, kwargs, ValueEncoder(models, limit, call=True))
+
+
+def _dump_short(tree: Tree, limit: int | None) -> str | None:
+    """The text of plain values; None if it is long, or has something that only a walk can name or tag."""
+    try:
+        raw = _dump(tree)
+    except ValueError:  # a lone surrogate or an endless integer
+        return None
+    return raw.decode() if len(raw) <= _MAX_PLAIN_BYTES and (limit is None or len(raw) <= limit) else None
 
 
 def _all_plain(values: Iterable[Any]) -> bool:

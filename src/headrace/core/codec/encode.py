@@ -79,10 +79,10 @@ class ValueEncoder:
             raise NotEncodable(f"nested deeper than {MAX_DEPTH} levels, or it contains itself; pass flatter data")
 
 
-def too_large(size: int | None, limit: int) -> PayloadTooLarge:
+def too_large(size: int | None, limit: int, what: str = "payload") -> PayloadTooLarge:
     size_text = f"more than {limit:,}" if size is None else f"{size:,}"
     return PayloadTooLarge(
-        f"the payload is {size_text} bytes and the limit is {limit:,} bytes; "
+        f"the {what} is {size_text} bytes and the limit is {limit:,} bytes; "
         "keep the data in a file or a table and pass its name or id",
         size=size,
         limit=limit,

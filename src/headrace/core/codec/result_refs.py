@@ -48,18 +48,6 @@ class ResultRef(Struct, frozen=True):
         return f"<result of {self.id}>"
 
 
-class ParentResult(Struct, frozen=True, array_like=True, gc=False):
-    """The fields of a job that its children need for its result."""
-
-    id: str
-    task: str
-    state: State
-    result: str | None
-    result_checksum: int | None
-    reason: str | None
-    options: str | None
-
-
 class ParentFailure(Struct, frozen=True):
     """The argument in place of a result, for a job that runs although this job did not complete.
 

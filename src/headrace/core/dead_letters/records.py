@@ -15,6 +15,7 @@ from headrace.core.damaged_records import read, read_or, stored_tags
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, LogLine, NewJob
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from headrace.core.text import counted
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -33,8 +34,14 @@ BY_HAND = "by_hand"  # the reason of a dead letter that a person added
 
 
 class DeadLetterFilter(Struct, frozen=True, omit_defaults=True):
-    """A filter for dead letters. Every set field must match; times are those of the entry."""
+    """A filter for dead letters. Every set field must match; times are those of the entry.
 
+    `latest_of` are jobs: only the newest record of each. `ended_before` is the time of the resolution, or of the entry
+    of a pending one.
+    """
+
+    ids: tuple[str, ...] = ()
+    latest_of: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
     reason: str | None = None
     task: str | None = None
@@ -43,6 +50,7 @@ class DeadLetterFilter(Struct, frozen=True, omit_defaults=True):
     requeues: int | None = None
     since: int | None = None
     until: int | None = None
+    ended_before: int | None = None
 
 
 class DeadLetterGroup(Struct, frozen=True, array_like=True):
@@ -241,7 +249,7 @@ REQUEUED_TOO_OFTEN = "system_max_retries"
 
 def used_up_text(requeues: int, most: int) -> str:
     """Why a job is not requeued any more."""
-    return f"it was requeued {requeues} times already, of {most} allowed (max_requeues)"
+    return f"it was requeued {counted(requeues, 'time')} already, of {most} allowed (max_requeues)"
 
 
 def notes_of(notes: str | None) -> list[DeadLetterNote]:
@@ -265,10 +273,29 @@ def entry_time(dead_letter_id: str) -> int:
     return int(dead_letter_id[:12], 16)
 
 
+_NO_END = "g"  # above every hexadecimal digit
+
+
 def bounds(filter: DeadLetterFilter) -> tuple[str, str]:
     """The range of ids that the filter means: from the first on, before the second."""
-    last = "g" if filter.until is None else id_at(filter.until)  # above every hexadecimal digit
+    # No record is resolved before it is entered.
+    ends = [end for end in (filter.until, filter.ended_before) if end is not None]
+    last = id_at(min(ends)) if ends else _NO_END
     return ("" if filter.since is None else id_at(filter.since)), last
+
+
+def is_matched(filter: DeadLetterFilter, row: DeadLetterRow) -> bool:
+    """Whether the record matches every field of the filter but `latest_of`."""
+    first, last = bounds(filter)
+    named = ("task", "queue", "reason", "fingerprint", "requeues")
+    return (
+        (not filter.ids or row.id in filter.ids)
+        and (not filter.statuses or row.status in filter.statuses)
+        and all(getattr(filter, name) in (None, getattr(row, name)) for name in named)
+        and first <= row.id
+        and (row.id < last or last == _NO_END)
+        and (filter.ended_before is None or (row.resolved_at or row.entered_at) < filter.ended_before)
+    )
 
 
 def raised(priority: int, boost: int) -> int:

@@ -6,14 +6,16 @@ An engine counts; this module decides what to report. It reads neither clock nor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct, field
 
 from headrace.core.jobs.records import WorkerRow
+from headrace.core.text import counted
 
 MaintenanceKind = Literal["checkpoint", "vacuum", "optimize", "workers"]
 MAINTENANCE_KINDS: tuple[MaintenanceKind, ...] = get_args(MaintenanceKind)
+Effort = Literal["due", "all", "full"]
 RecordKind = Literal["history", "logs"]
 
 LATE = 60_000  # milliseconds after which due work counts as late
@@ -87,7 +89,7 @@ def id_findings(damaged: Sequence[str]) -> list[Finding]:
     return [
         Finding(
             code="damaged_ids",
-            sentence=_counted(len(damaged), "id is no text", "ids are no text"),
+            sentence=counted(len(damaged), "id is no text", "ids are no text"),
             advice="convert them to text with `headrace check --repair`, and delete the jobs you do not need",
             count=len(damaged),
             repairable=True,
@@ -100,7 +102,7 @@ def _of_damage(integrity_counts: IntegrityCounts) -> Iterator[Finding]:
     if integrity_counts.damaged:
         yield Finding(
             code="damaged_records",
-            sentence=_counted(
+            sentence=counted(
                 integrity_counts.damaged, "record of a job can't be read", "records of jobs can't be read"
             ),
             advice="fail them with `headrace check --repair`, or restore a backup",
@@ -114,7 +116,7 @@ def _of_orphans(integrity_counts: IntegrityCounts) -> Iterator[Finding]:
         if count:
             yield Finding(
                 code=f"orphan_{what}",
-                sentence=_counted(count, *_ORPHANS[what]),
+                sentence=counted(count, *_ORPHANS[what]),
                 advice="remove them with `headrace check --repair`",
                 count=count,
                 repairable=True,
@@ -140,7 +142,7 @@ def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding
     if silent:
         yield Finding(
             code="silent_workers",
-            sentence=_counted(len(silent), "worker has stopped reporting", "workers have stopped reporting")
+            sentence=counted(len(silent), "worker has stopped reporting", "workers have stopped reporting")
             + f", such as {silent[0].id}",
             advice="check whether they hang or were killed; after ten minutes `headrace check --repair` removes them",
             count=len(silent),
@@ -150,7 +152,7 @@ def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding
     if integrity_counts.strays:
         yield Finding(
             code="stray_leases",
-            sentence=_counted(
+            sentence=counted(
                 integrity_counts.strays,
                 "job is running under a worker that never registered",
                 "jobs are running under workers that never registered",
@@ -161,7 +163,7 @@ def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding
     if integrity_counts.unreaped:
         yield Finding(
             code="unreaped_leases",
-            sentence=_counted(
+            sentence=counted(
                 integrity_counts.unreaped,
                 "running job has a lease that ended over a minute ago",
                 "running jobs have leases that ended over a minute ago",
@@ -177,7 +179,7 @@ def _of_delays(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]
         advice = "all workers are busy or paused: add one" if has_live_worker else "no worker is alive: start one"
         yield Finding(
             code="overdue",
-            sentence=_counted(
+            sentence=counted(
                 integrity_counts.overdue,
                 "scheduled or retrying job is due for over a minute",
                 "scheduled or retrying jobs are due for over a minute",
@@ -189,7 +191,7 @@ def _of_delays(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]
     if integrity_counts.forlorn:
         yield Finding(
             code="forlorn",
-            sentence=_counted(
+            sentence=counted(
                 integrity_counts.forlorn,
                 "waiting job has no unfinished job to wait for",
                 "waiting jobs have no unfinished job to wait for",
@@ -267,13 +269,31 @@ class StoragePart(Struct, frozen=True, kw_only=True):
 # -- load
 
 
-class StoreLoad(Struct, frozen=True):
-    """The bytes of a store, the share of writes that had to wait, and the clients of its server.
+class MigrationResult(NamedTuple):
+    """The version of the tables before, 0 if there were none, and the one this headrace works with."""
 
-    None is unknown: a server does not report the share, and a file has no clients.
+    found: int
+    current: int
+    applied: list[str]  # the names of the migrations that ran
+
+
+class MaintenanceResult(Struct, frozen=True):
+    """Whether there is more to do, and the bytes of the store, or of its log, before and after."""
+
+    more: bool = False
+    sizes: dict[str, int] = {}
+
+
+class StoreFacts(Struct, frozen=True):
+    """The bytes of a store, its schedules, the share of writes that had to wait, and the clients of its server.
+
+    None is unknown: a server does not report the share, and a file has no clients. `details` are facts for operators:
+    file, versions, settings.
     """
 
+    details: dict[str, str | int]
     size: int
+    schedules: int = 0
     busy: float | None = None
     clients: int | None = None
 
@@ -338,7 +358,3 @@ def contention_findings(hours: Sequence[WriteContention], url: str) -> list[Find
             )
         )
     return found
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"1 {one}" if count == 1 else f"{count} {many}"

@@ -35,7 +35,7 @@ def fingerprint(task: str, error: ErrorInfo | None, reason: str) -> str:
 
 
 def fingerprint_of_lost(task: str, reason: str = WORKER_LOST) -> str:
-    """The fingerprint of a job whose worker died. The Redis engine computes it itself: see `reap.lua`."""
+    """The fingerprint of a job whose worker died."""
     return _digest(task, reason)
 
 

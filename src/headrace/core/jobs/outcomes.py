@@ -15,16 +15,8 @@ _SUCCEED, _COMPLETED = Trigger.SUCCEED, State.COMPLETED
 
 
 def succeed(claim: Claim, result: str | None, checksum: int | None, now: int) -> Outcome:
-    return Outcome(
-        claim.id,
-        claim.version,
-        _SUCCEED,
-        _COMPLETED,
-        now,
-        result=result,
-        result_checksum=checksum,
-        finished_at=now,
-    )
+    # By position: names would take as long again.
+    return Outcome(claim.id, claim.version, _SUCCEED, _COMPLETED, now, None, 0, result, checksum, None, None, now)
 
 
 def retry(claim: Claim, error: ErrorInfo, delay: int, max_attempts: int, now: int) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -67,8 +67,35 @@ def task_rules(stored: str | bytes) -> TaskRules:
     return read_or(decode_task_rules, stored, TaskRules())
 
 
+class LimitState(NamedTuple):
+    """What limits count at a moment.
+
+    `running` is the number of jobs with a live lease by queue, task and lane; `full_at` is when, in microseconds, the
+    full burst of a queue's rate is available again.
+    """
+
+    running: list[tuple[str, str, str, int]]
+    full_at: dict[str, int]
+
+
+class QueueRow(Struct, frozen=True, array_like=True):
+    """A queue's stored settings. `rules` is a QueueRules in JSON, None if there are none."""
+
+    name: str
+    paused: bool
+    created_at: int
+    rules: str | None = None
+
+
 class TaskRow(Struct, frozen=True, array_like=True):
     """A task with rules."""
 
     name: str
     rules: TaskRules
+
+
+class StoreRules(NamedTuple):
+    """The queues with their settings, and the tasks that have rules."""
+
+    queues: list[QueueRow]
+    tasks: list[TaskRow]

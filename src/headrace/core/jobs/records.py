@@ -225,7 +225,10 @@ class ReapedJob(Struct, frozen=True, array_like=True):
 
 
 class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
-    """Everything in a job's own row. `has_dependencies` says that it has dependencies."""
+    """Everything in a job's own row. `has_dependencies` says that it has dependencies.
+
+    `updated_at` is the time of its newest version, None for the first.
+    """
 
     seq: int
     id: str
@@ -259,6 +262,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
     lane: str = ""
     flow: str | None = None
     has_dependencies: int = 0
+    updated_at: int | None = None
 
 
 class HistoryRow(Struct, frozen=True, array_like=True):
@@ -309,15 +313,6 @@ class JobRowPage(Struct, frozen=True):
 
     jobs: list[JobRow]
     cursor: str | None
-
-
-class QueueRow(Struct, frozen=True, array_like=True):
-    """A queue's stored settings. `rules` is a QueueRules in JSON, None if there are none."""
-
-    name: str
-    paused: bool
-    created_at: int
-    rules: str | None = None
 
 
 class QueueCount(Struct, frozen=True, array_like=True):

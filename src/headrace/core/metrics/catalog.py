@@ -6,7 +6,7 @@ the values; alert rules read those of the source "alert" from the store.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -14,7 +14,8 @@ from headrace.core.jobs.states import OPEN, State
 
 Unit = Literal["", "share", "seconds", "bytes", "per second", "per job"]
 Source = Literal["count", "rate", "ratio", "duration", "event", "retention", "queue", "store", "alert"]
-LABELS: Final = ("queue", "task", "worker", "reason")
+Label = Literal["queue", "task", "worker", "reason"]
+LABELS: Final[tuple[Label, ...]] = get_args(Label)
 STATISTICS: Final = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", "p95": "p95", "p99": "p99"}
 DURATIONS: Final = {
     "wait": "time from when a job could run to its start",

@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -59,6 +59,14 @@ class ArchivePage(Struct, frozen=True):
 
     rows: list[ArchiveRow]
     cursor: str | None
+
+
+class PartitionChanges(NamedTuple):
+    """The names of partitions: the new ones, those that could not be created, and the dropped ones."""
+
+    created: list[str]
+    failed: list[str]
+    dropped: list[str]
 
 
 class PartitionRow(Struct, frozen=True, array_like=True):

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from headrace.core.clock import to_ms
+from headrace.core.retention.policy_fields import POLICY_FIELDS, OnStale
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidJob
 
-OnStale = Literal["dead", "fail", "review"]
 Kind = Literal["task", "queue"]
 Span = float | timedelta | None | UnsetType
 THRESHOLDS = ("max_scheduled", "max_waiting", "max_pending", "max_retrying", "max_running", "max_age")
 DEFAULT = "default"  # the value that removes an operator's setting
-MAX_SECONDS = 100 * 366 * 86_400
-MAX_KEPT = 1_000_000
-_MAY_BE_ZERO = ("keep_completed", "keep_failed", "keep_cancelled")
-_REMOVALS = ("remove_on_complete", "remove_on_fail")
 
 
 class StoredPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -93,60 +88,22 @@ class PolicyRow(Struct, frozen=True, array_like=True):
         return self.override.over(self.declared)
 
 
-POLICY_FIELDS = StoredPolicy.__struct_fields__
-
-
 class DefaultPolicy(Protocol):
-    """The settings that apply to every job, unless its task or its queue sets something else; in seconds.
+    """The settings that apply to every job, unless its task or its queue sets something else.
+
+    They are named as the fields of a policy, but `stale_pending` and its like are `max_pending` there.
 
     A protocol, as the settings import the options of tasks, which import this module.
     """
 
     @property
-    def stale_scheduled(self) -> float | None: ...
-    @property
-    def stale_waiting(self) -> float | None: ...
-    @property
-    def stale_pending(self) -> float | None: ...
-    @property
-    def stale_retrying(self) -> float | None: ...
-    @property
-    def stale_running(self) -> float | None: ...
-    @property
-    def stale_age(self) -> float | None: ...
-    @property
     def on_stale(self) -> OnStale: ...
-    @property
-    def keep_completed(self) -> float | None: ...
-    @property
-    def keep_failed(self) -> float | None: ...
-    @property
-    def keep_cancelled(self) -> float | None: ...
-    @property
-    def archive(self) -> bool: ...
 
 
 def default_policy(settings: DefaultPolicy) -> StoredPolicy:
     """The policy where neither a task nor its queue sets anything: every field is set."""
-    return StoredPolicy(
-        max_scheduled=_ms(settings.stale_scheduled),
-        max_waiting=_ms(settings.stale_waiting),
-        max_pending=_ms(settings.stale_pending),
-        max_retrying=_ms(settings.stale_retrying),
-        max_running=_ms(settings.stale_running),
-        max_age=_ms(settings.stale_age),
-        on_stale=settings.on_stale,
-        keep_completed=_ms(settings.keep_completed),
-        keep_failed=_ms(settings.keep_failed),
-        keep_cancelled=_ms(settings.keep_cancelled),
-        archive=settings.archive,
-        remove_on_complete=False,
-        remove_on_fail=False,
-    )
-
-
-def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else to_ms(seconds)
+    values = {name: getattr(settings, name.replace("max_", "stale_"), False) for name in POLICY_FIELDS}
+    return StoredPolicy(**{name: _checked(name, value) for name, value in values.items()})
 
 
 def effective(task: StoredPolicy, queue: StoredPolicy, settings: DefaultPolicy) -> StoredPolicy:
@@ -245,39 +202,7 @@ def changed_policy(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPoli
     return structs.replace(before, **values)
 
 
-def check_removal(name: str, value: Any) -> bool | int:
-    """Whether finished jobs are removed at once, or how many of the newest stay."""
-    if isinstance(value, bool) or (type(value) is int and 1 <= value <= MAX_KEPT):
-        return value
-    raise InvalidJob(
-        f"{name}: expected True, False, or how many of the newest stay (1 to {MAX_KEPT:,}), got {short(value)}",
-        value=value,
-    )
-
-
 def _checked(name: str, value: Any) -> Any:
-    if value is UNSET:
-        return UNSET
-    if name in _REMOVALS:
-        return check_removal(name, value)
-    if name == "archive":
-        if not isinstance(value, bool):
-            raise InvalidJob(f"lifecycle: archive should be True or False, got {short(value)}", field=name, value=value)
-        return value
-    if name == "on_stale":
-        if value not in get_args(OnStale):
-            text = f"lifecycle: on_stale should be one of {', '.join(get_args(OnStale))}, got {short(value)}"
-            raise InvalidJob(text, field=name, value=value)
-        return value
-    return _span(name, value)
-
-
-def _span(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    least = 0 if name in _MAY_BE_ZERO else 0.001
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= MAX_SECONDS:
-        text = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
-        raise InvalidJob(text, field=name, value=value)
-    return to_ms(seconds)
+    check = POLICY_FIELDS[name].check
+    assert check is not None
+    return UNSET if value is UNSET else check(name, value)

@@ -19,13 +19,13 @@ from headrace.core.jobs.records import HistoryRow
 from headrace.core.jobs.states import OPEN, State, Trigger
 from headrace.core.retention.lifecycle import (
     DefaultPolicy,
-    OnStale,
     Policies,
     PolicyRow,
     StaleLimit,
     StoredPolicy,
     default_policy,
 )
+from headrace.core.retention.policy_fields import OnStale
 
 REASON = "staleness_timeout"
 WARNING_AT = 0.75

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -71,6 +71,13 @@ class Occurrence(Struct, frozen=True, array_like=True):
     job_id: str | None = None
     detail: str | None = None
     skipped: int = 0
+
+
+class DueSchedules(NamedTuple):
+    """Schedules that are due, and when the first of all schedules is; None if none ever is."""
+
+    rows: list[ScheduleRow]
+    next_at: int | None
 
 
 class ScheduleFire(Struct, frozen=True):

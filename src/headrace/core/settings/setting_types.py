@@ -12,7 +12,7 @@ from headrace.core.health.findings import MaintenanceKind
 from headrace.core.jobs.queue_rules import Strategy
 from headrace.core.queues.fair_share import Order
 from headrace.core.retention.archive import Interval
-from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.policy_fields import OnStale
 from headrace.core.tasks.retry import BackoffKind
 
 

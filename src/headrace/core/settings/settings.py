@@ -22,7 +22,7 @@ from headrace.core.health.probes import parse_address
 from headrace.core.jobs.queue_rules import Strategy
 from headrace.core.queues.fair_share import Order
 from headrace.core.retention.archive import Interval
-from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.policy_fields import OnStale
 from headrace.core.settings.checks import (
     LONGEST,
     are_channels,

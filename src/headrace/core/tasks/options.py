@@ -16,7 +16,8 @@ from headrace.core.jobs.queue_rules import Rate, TaskRules
 from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, check_seconds, check_wait
 from headrace.core.queues.rules_text import changed, check_rule
-from headrace.core.retention.lifecycle import Lifecycle, check_removal
+from headrace.core.retention.lifecycle import Lifecycle
+from headrace.core.retention.policy_fields import check_removal
 from headrace.core.tasks.index import MAX_INDEXED
 from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.tasks.retry import Retry, as_retry

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from headrace.core.clock import Clock
 from headrace.core.events.log import EventGroup
+from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import (
     ClaimRequest,
@@ -40,7 +41,7 @@ from headrace.engines.postgres.statements import statements_in
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedTransaction
+from headrace.engines.protocol.joined import JoinedInserts
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.server_clock import ServerClock
@@ -205,8 +206,9 @@ class PostgresEngine:
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
-    def joined(self, connection: Any) -> JoinedTransaction:
-        return PostgresJoined(self._transactional_insert, self.url, connection)
+    @property
+    def joined(self) -> JoinedInserts:
+        return PostgresJoined(self._transactional_insert, self.url)
 
     # -- workers and bells
 
@@ -282,9 +284,14 @@ class PostgresEngine:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
 
-    def migrate(self) -> list[str]:
+    def migrate(self, *, dry_run: bool = False) -> MigrationResult:
+        name = self.address.schema
+        found, _ = self.server.repeat(lambda db: schema.version_of(db, name))
+        if dry_run:
+            return MigrationResult(found, schema.CURRENT, [])
         now = self.at(None)
-        return self.server.transact(lambda db: schema.migrate(db, self.address.schema, self.url, now))
+        applied = self.server.transact(lambda db: schema.migrate(db, name, self.url, now))
+        return MigrationResult(found, schema.CURRENT, applied)
 
     def close(self) -> None:
         self._server_bells.close()

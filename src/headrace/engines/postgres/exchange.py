@@ -215,7 +215,10 @@ class Exchange:
     def _claim_limited(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
         # A copy: additions must be undone if the transaction is repeated.
         taken = taken._replace(claims=[*taken.claims])
-        return settle_and_claim.claim_limited(self._tx(db), want, taken, self._cursors, now)
+        tx = self._tx(db)
+        if taken.unknown:  # the claim before had locked their jobs: a worker that knows them may have skipped them
+            tx.run("ring", messages=as_json(["work"]))
+        return settle_and_claim.claim_limited(tx, want, taken, self._cursors, now)
 
     def _cancel_expired(self, db: Connection, now: int) -> tuple[int, Wakeups]:
         tx = self._tx(db)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.core.health.findings import Finding
+from headrace.core.text import counted
 from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.schema import CURRENT, version_of
 from headrace.engines.postgres.statements import qualified
@@ -63,7 +64,7 @@ def _of_vacuum(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
     if (dead := _one(db, _DEAD_ROWS, [address.schema])) > _MANY_DEAD:
         yield Finding(
             code="dead_rows",
-            sentence=f"{dead} dead rows wait for vacuum in headrace_jobs",
+            sentence=f"{dead:,} dead rows wait for vacuum in headrace_jobs",
             advice="is autovacuum keeping up? `headrace optimize` does it now",
             count=dead,
         )
@@ -73,7 +74,7 @@ def _of_archive(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
     if stray := _one(db, qualified(_UNSORTED, address.schema)):
         yield Finding(
             code="archive_unsorted",
-            sentence=f"{stray} archived jobs are in headrace_archive_default: their partition could not be created",
+            sentence=f"{counted(stray, 'archived job')} in headrace_archive_default, as no partition could be created",
             advice="may the user of the URL create tables in the schema? A later retention run moves them",
             count=stray,
         )

@@ -171,35 +171,36 @@ class TransactionalInsert:
 
 
 class PostgresJoined:
-    """A caller's connection, for jobs in its transaction."""
+    """Inserts jobs in the transaction of a caller's connection."""
 
-    def __init__(self, transactional_insert: TransactionalInsert, store: str, connection: Any) -> None:
+    def __init__(self, transactional_insert: TransactionalInsert, store: str) -> None:
         self._transactional_insert = transactional_insert
         self._store_url = store
-        self._connection = connection
 
     def insert(
         self,
+        connection: Any,
         jobs: Sequence[NewJob],
         *,
         unique: Sequence[UniqueRule | None] = (),
         edges: Sequence[Dependency] = (),
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
-        return self._store(DecidedInsert(jobs, unique, edges, flow))
+        return self._store(connection, DecidedInsert(jobs, unique, edges, flow))
 
     async def ainsert(
         self,
+        connection: Any,
         jobs: Sequence[NewJob],
         *,
         unique: Sequence[UniqueRule | None] = (),
         edges: Sequence[Dependency] = (),
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
-        return await self._astore(DecidedInsert(jobs, unique, edges, flow))
+        return await self._astore(connection, DecidedInsert(jobs, unique, edges, flow))
 
-    def _store(self, insert: DecidedInsert) -> list[InsertResult]:
-        borrowed = borrowed_postgres(self._connection, self._store_url)
+    def _store(self, connection: Any, insert: DecidedInsert) -> list[InsertResult]:
+        borrowed = borrowed_postgres(connection, self._store_url)
         self._transactional_insert.prepare(insert.jobs)
         steps = self._transactional_insert.insert(borrowed.open(), insert)
         row: Row = None
@@ -211,10 +212,10 @@ class PostgresJoined:
                 return results
             row = borrowed.fetch_row(*statement)
 
-    async def _astore(self, insert: DecidedInsert) -> list[InsertResult]:
+    async def _astore(self, connection: Any, insert: DecidedInsert) -> list[InsertResult]:
         from asyncio import to_thread  # deferred: a caller that gets here has loaded it
 
-        borrowed = async_borrowed_postgres(self._connection, self._store_url)
+        borrowed = async_borrowed_postgres(connection, self._store_url)
         await to_thread(self._transactional_insert.prepare, insert.jobs)
         steps = self._transactional_insert.insert(await borrowed.open(), insert)
         row: Row = None

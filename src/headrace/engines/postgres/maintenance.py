@@ -13,13 +13,23 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
-from headrace.core.health.findings import Finding, MaintenanceKind, RecordKind, StoragePart, StoreLoad, TrimResult
-from headrace.engines.postgres import health, schema
+from headrace.core.health.findings import (
+    Effort,
+    Finding,
+    MaintenanceKind,
+    MaintenanceResult,
+    RecordKind,
+    StoragePart,
+    StoreFacts,
+    TrimResult,
+)
+from headrace.engines.postgres import health
 from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.sql import maintenance
+from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.flows import SqlFlowStore
 from headrace.engines.sql.queries import SqlQueries
@@ -62,17 +72,15 @@ class PostgresMaintenance:
     def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.trim_history(self._engine, what, most, after, limit)
 
-    def facts(self) -> dict[str, str | int]:
+    def facts(self, now: int | None = None) -> StoreFacts:
         self._engine.prepare()
-        return self._engine.server.repeat(lambda db: health.facts(db, self._engine.address))
+        address, schedules = self._engine.address, self._engine.read(lambda tx: int(tx.fetch("count_schedules")))
 
-    def schema(self) -> tuple[int, int]:
-        found = self._engine.server.repeat(lambda db: schema.version_of(db, self._engine.address.schema))
-        return found[0], schema.CURRENT
+        def read(db: Connection) -> StoreFacts:
+            details = health.facts(db, address)
+            return StoreFacts(details, int(details["size"]), schedules, clients=health.clients(db))
 
-    def store_load(self, now: int | None = None) -> StoreLoad:
-        self._engine.prepare()
-        return StoreLoad(self._size(), clients=self._engine.server.repeat(health.clients))
+        return self._engine.server.repeat(read)
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
@@ -88,23 +96,23 @@ class PostgresMaintenance:
 
         return self._engine.server.repeat(read)
 
-    def checkpoint(self) -> dict[str, int]:
+    def maintain(
+        self, kinds: Collection[MaintenanceKind], effort: Effort = "due", now: int | None = None
+    ) -> MaintenanceResult:
         self._engine.prepare()
-        return {}
-
-    def optimize(self, *, full: bool = False) -> dict[str, int]:
-        self._engine.prepare()
+        if effort == "due" or "vacuum" not in kinds:  # the server does it by itself
+            return MaintenanceResult()
         schema = self._engine.address.schema
         before = self._size()
 
         def vacuum(db: Connection) -> None:
-            statement = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
+            statement = sql.SQL("VACUUM (FULL, ANALYZE) {}" if effort == "full" else "VACUUM (ANALYZE) {}")
             with self._without_timeout(db):
                 for table in self._tables(db):
                     db.execute(statement.format(sql.Identifier(schema, table)))
 
         self._engine.server.run(vacuum)
-        return {"size_before": before, "size_after": self._size()}
+        return MaintenanceResult(sizes={"size_before": before, "size_after": self._size()})
 
     @contextlib.contextmanager
     def _without_timeout(self, db: Connection) -> Iterator[None]:
@@ -123,9 +131,6 @@ class PostgresMaintenance:
     def _size(self) -> int:
         address = self._engine.address
         return self._engine.server.repeat(lambda db: health.size(db, address))
-
-    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
-        return False
 
     def backup(
         self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
@@ -147,10 +152,12 @@ class PostgresMaintenance:
         finally:
             self._engine.server.disconnect(db)
 
-    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+    def restore(self, path: Path, copy: Callable[[], object], *, replace: bool = False) -> None:
+        if replace:
+            self._clear()
         copy()
 
-    def clear(self) -> None:
+    def _clear(self) -> None:
         self._engine.prepare()
         schema = self._engine.address.schema
 
@@ -182,6 +189,7 @@ class _Snapshot:
         self.transfer = SqlTransfer(self)
         self.staleness_store = SqlStalenessStore(self)
         self.document_store = SqlDocumentStore(self)
+        self.dead_letters = SqlDeadLetterStore(self)
 
     def read(self, act: Callable[[Transaction], T]) -> T:
         return act(self._tx)

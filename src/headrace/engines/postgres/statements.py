@@ -17,14 +17,33 @@ from __future__ import annotations
 import functools
 import re
 
-from headrace.engines.shared.sql_files import load_statements
-from headrace.engines.sql.records import FILES, RECORDS
+from headrace.engines.shared.sql_files import Dialect, load_statements
+from headrace.engines.sql.records import COMMON, MACROS, RECORDS
 
+# The files of statements that are this engine's own, or that differ from the common ones.
+FILES = (
+    *("store", "insert", "unique", "queue_rules", "claim", "limits", "settle", "leases", "steps", "dependencies"),
+    *("moves", "queries", "search", "workers", "documents", "dead_letters", "events", "staleness", "retention"),
+    *("maintenance", "transfer", "archive"),
+)
 _TABLE = re.compile(
-    r"\bheadrace_(?:jobs|flows|dependencies|tags|history|logs|steps|dead_letters|queues|tasks|policies|rate_buckets"
+    r"\bheadrace_(?:jobs|flows|dependencies|tags|history|logs|steps|dead_letters|queues|tasks|rate_buckets"
     r"|schedules|occurrences|workers|documents|store|events|schema|archive|archive_default"
     r"|append_history_events|append_dead_letter_event)\b"
 )
+_MACROS = {
+    **MACROS,
+    "rows": "coalesce(json_agg(json_build_array({0})), '[]')::text",
+    "list": "coalesce(json_agg({0}), '[]')::text",
+    "in_texts": "= ANY (ARRAY(SELECT jsonb_array_elements_text({0}::jsonb)))",
+    "in_numbers": "= ANY (ARRAY(SELECT jsonb_array_elements({0}::jsonb)::bigint))",
+    "in": "= ANY (ARRAY({0}))",
+    "each": "jsonb_array_elements(:{0}::jsonb) WITH ORDINALITY AS {0}(value, key)",
+    "lookup": "CROSS JOIN LATERAL (SELECT * FROM {0} AS {1} WHERE {2} OFFSET 0) AS {1}",
+    "flag": "{0}",
+    "lock": "{0}",
+    "count": "WITH written AS ({0} RETURNING 1) SELECT count(*) FROM written",
+}
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 
 
@@ -35,9 +54,15 @@ def _extract_field(alias: str, position: int, kind: str) -> str:
     return f"{text}::bigint" if "int" in kind else text
 
 
+DIALECT = Dialect(_MACROS, _extract_field, "octet_length({})")
+
+
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _extract_field, (*FILES, "archive"))
+    return {
+        **load_statements("headrace.engines.sql", RECORDS, DIALECT, (*COMMON, "archive")),
+        **load_statements("headrace.engines.postgres", RECORDS, DIALECT, FILES),
+    }
 
 
 def qualified(sql: str, schema: str) -> str:

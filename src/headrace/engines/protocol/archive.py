@@ -6,7 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from headrace.core.jobs.records import Filter
-from headrace.core.retention.archive import ArchivePage, ArchiveRow, Durations, Interval, Key, PartitionRow
+from headrace.core.retention.archive import (
+    ArchivePage,
+    ArchiveRow,
+    Durations,
+    Interval,
+    Key,
+    PartitionChanges,
+    PartitionRow,
+)
 
 
 class Archive(Protocol):
@@ -17,10 +25,6 @@ class Archive(Protocol):
 
         For jobs in `again`, rows with an earlier end are removed: the job had ended before, and ran again.
         """
-        ...
-
-    def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
-        """The rows of these ids, for each the one that ended last, in no particular order."""
         ...
 
     def find(self, which: Filter, limit: int, cursor: str | None = None) -> ArchivePage:
@@ -43,18 +47,11 @@ class Archive(Protocol):
         """Every partition, the oldest first."""
         ...
 
-    def prepare(self, now: int, interval: Interval) -> list[str]:
-        """Create the missing partitions for this time and the two after it; the names of new ones.
+    def update_partitions(self, now: int, interval: Interval | None, before: int | None) -> PartitionChanges:
+        """Create the missing partitions for this time and the two after it, and drop those that ended before a time.
 
-        A partition that cannot be created is logged and reported by `Maintenance.inspect`. Its rows are stored all the
-        same, and move into it when a later call can create it.
+        Without an interval none is created, without `before` none dropped; each is dropped in one step. A partition
+        that cannot be created is logged, reported once until it is created, and by `Maintenance.inspect`. Its rows are
+        stored all the same, and move into it when a later call can create it.
         """
-        ...
-
-    def failures(self) -> list[str]:
-        """The partitions that could not be created since the last call; each is reported once until it is created."""
-        ...
-
-    def drop(self, before: int) -> list[str]:
-        """Remove every partition whose jobs all ended before this time, each in one step; their names."""
         ...

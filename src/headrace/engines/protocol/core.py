@@ -12,9 +12,11 @@ from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.events.log import EventGroup
+from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.details import JobDetails
+from headrace.core.jobs.queue_rules import StoreRules
 from headrace.core.jobs.records import (
     ClaimRequest,
     ExchangeResult,
@@ -27,7 +29,6 @@ from headrace.core.jobs.records import (
     NewJob,
     Outcome,
     QueueCount,
-    QueueRow,
     ReapedJob,
     RenewResult,
     WorkerRow,
@@ -203,8 +204,8 @@ class JobEngine(Protocol):
         """Wake every listener of the topic, in any process."""
         ...
 
-    def migrate(self) -> list[str]:
-        """Migrate the tables to the current version; the names of the migrations that ran."""
+    def migrate(self, *, dry_run: bool = False) -> MigrationResult:
+        """Migrate the tables to the current version; with `dry_run` nothing changes, and no store is refused."""
         ...
 
     def close(self) -> None:
@@ -274,8 +275,8 @@ class Queries(Protocol):
         """Store the next event of this name for a job, and wake it if it is suspended for it; False if finished."""
         ...
 
-    def queues(self) -> list[QueueRow]:
-        """Every queue that ever had a job or a setting, by name."""
+    def rules(self) -> StoreRules:
+        """Every queue that ever had a job or a setting, and every task that has rules, by name."""
         ...
 
     def pause_queue(self, name: str, paused: bool) -> None:

@@ -21,16 +21,13 @@ from headrace.core.jobs.records import DeadLetterRow
 class DeadLetterStore(Protocol):
     """Records of jobs that failed for good. They outlive their jobs; each job has at most one pending record."""
 
-    def get(self, ids: Sequence[str] = (), *, job_ids: Sequence[str] = ()) -> list[DeadLetterRow]:
-        """Those of these records that exist, and the newest of each of these jobs that has any; in no order."""
-        ...
+    def find(
+        self, which: DeadLetterFilter, limit: int, beyond: str | None = None, *, oldest_first: bool = False
+    ) -> list[DeadLetterRow]:
+        """Matching records by their ids, which is the order of entry, the newest first unless `oldest_first`.
 
-    def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
-        """Matching records, newest first; with `before`, those older than the record of this id."""
-        ...
-
-    def oldest(self, status: Status, limit: int) -> list[str]:
-        """The ids of the first records of this status, in the order of their entry."""
+        With `beyond`, those that follow the record of this id in that order.
+        """
         ...
 
     def count(self, which: DeadLetterFilter) -> int:
@@ -70,25 +67,20 @@ class DeadLetterStore(Protocol):
         """
         ...
 
-    def resolve(
+    def update(
         self,
         ids: Sequence[str],
-        status: Status,
+        status: Status | None,
         by: str | None = None,
         note: str | None = None,
         now: int | None = None,
     ) -> list[str]:
-        """Resolve pending records with this status; the ids of those that were pending."""
+        """Give pending records this status, with a note; without a status, only add the note, to records of any.
+
+        Returns the ids of the changed records.
+        """
         ...
 
-    def note(self, dead_letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
-        """Add a note to a record of any status; False if it does not exist."""
-        ...
-
-    def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
-        """Delete at most `limit` records of these statuses that were resolved, or else opened, before; how many."""
-        ...
-
-    def remove(self, ids: Sequence[str]) -> list[str]:
-        """Delete these records, whatever their status; the ids of those that existed, in no particular order."""
+    def delete(self, which: DeadLetterFilter, limit: int) -> int:
+        """Delete at most `limit` matching records; how many there were. Their jobs do not change."""
         ...

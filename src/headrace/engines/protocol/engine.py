@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.core import JobEngine
-from headrace.engines.protocol.dead_letters import DeadLetterStore
 from headrace.engines.protocol.events import EventStore
-from headrace.engines.protocol.joined import JoinedTransaction
+from headrace.engines.protocol.joined import JoinedInserts
 from headrace.engines.protocol.maintenance import Maintenance, StoreView
 from headrace.engines.protocol.retention import RetentionStore
 
 
 class Engine(JobEngine, StoreView, Protocol):
     """A store: the core and all parts."""
-
-    @property
-    def dead_letters(self) -> DeadLetterStore: ...
 
     @property
     def retention_store(self) -> RetentionStore: ...
@@ -33,6 +29,7 @@ class Engine(JobEngine, StoreView, Protocol):
     @property
     def events(self) -> EventStore: ...
 
-    def joined(self, connection: Any) -> JoinedTransaction:
-        """The caller's own open transaction on this store; UnsupportedByEngine where the store has no transactions."""
+    @property
+    def joined(self) -> JoinedInserts:
+        """Inserts in a caller's own transaction; UnsupportedByEngine where the store has no transactions."""
         ...

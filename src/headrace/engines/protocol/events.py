@@ -16,17 +16,13 @@ class EventStore(Protocol):
     before that, they are lost.
     """
 
-    def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
-        """The next `limit` pages after this cursor (None: from the oldest kept), oldest first, each with its cursor.
+    def read(self, after: str | None, limit: int, *, newest_first: bool = False) -> list[tuple[str, list[EventGroup]]]:
+        """At most `limit` pages after this cursor (None: of all kept), each with its cursor, from either end.
 
         A cursor inside a page returns that page again: see `core.events.log.events_of`. No page appears later before
         one that was read. On PostgreSQL a page is therefore held back while an older writing transaction is open,
         anywhere on the server.
         """
-        ...
-
-    def last(self) -> str:
-        """The cursor of the newest page that `read` would return; "0" if there never was one."""
         ...
 
     def append(self, groups: Sequence[EventGroup]) -> None:

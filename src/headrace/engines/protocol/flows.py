@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.dependencies import Dependency, FlowSummary
 
 
@@ -18,8 +17,4 @@ class FlowStore(Protocol):
 
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
         """Flows, newest first; with `before` those older than this id, with `ids` only these."""
-        ...
-
-    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        """The state and result of those of these jobs that exist: cheaper than reading all of the jobs."""
         ...

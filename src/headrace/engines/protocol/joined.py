@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 
 
-class JoinedTransaction(Protocol):
-    """A transaction of the caller: its inserts exist if, and only if, the caller commits."""
+class JoinedInserts(Protocol):
+    """Inserts in the open transaction of a caller's connection: they exist if, and only if, the caller commits."""
 
     def insert(
         self,
+        connection: Any,
         jobs: Sequence[NewJob],
         *,
         unique: Sequence[UniqueRule | None] = (),
@@ -29,6 +30,7 @@ class JoinedTransaction(Protocol):
 
     async def ainsert(
         self,
+        connection: Any,
         jobs: Sequence[NewJob],
         *,
         unique: Sequence[UniqueRule | None] = (),

@@ -9,8 +9,18 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core.health.findings import Finding, MaintenanceKind, RecordKind, StoragePart, StoreLoad, TrimResult
+from headrace.core.health.findings import (
+    Effort,
+    Finding,
+    MaintenanceKind,
+    MaintenanceResult,
+    RecordKind,
+    StoragePart,
+    StoreFacts,
+    TrimResult,
+)
 from headrace.engines.protocol.core import Queries
+from headrace.engines.protocol.dead_letters import DeadLetterStore
 from headrace.engines.protocol.documents import DocumentStore
 from headrace.engines.protocol.flows import FlowStore
 from headrace.engines.protocol.queue_rules import RuleStore
@@ -43,6 +53,9 @@ class StoreView(Protocol):
     @property
     def document_store(self) -> DocumentStore: ...
 
+    @property
+    def dead_letters(self) -> DeadLetterStore: ...
+
 
 class Maintenance(Protocol):
     """Checks, repairs and compacts a store. Any process may run it at any time, also several at once."""
@@ -55,16 +68,11 @@ class Maintenance(Protocol):
         """Repair at most about `limit` of each of these findings; how many of each. Nothing else is touched."""
         ...
 
-    def facts(self) -> dict[str, str | int]:
-        """Facts for operators: file, sizes, versions, settings."""
-        ...
+    def facts(self, now: int | None = None) -> StoreFacts:
+        """The size of the store, how long its writers wait for each other, and facts for operators.
 
-    def schema(self) -> tuple[int, int]:
-        """The version of the store's tables and the one this headrace works with."""
-        ...
-
-    def store_load(self, now: int | None = None) -> StoreLoad:
-        """The size of the store and how long its writers wait for each other. Cheap enough for frequent calls."""
+        Cheap enough for frequent calls.
+        """
         ...
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
@@ -74,19 +82,13 @@ class Maintenance(Protocol):
         """
         ...
 
-    def checkpoint(self) -> dict[str, int]:
-        """Write the write-ahead log into the file and truncate it: its bytes before and after; empty for a server."""
-        ...
+    def maintain(
+        self, kinds: Collection[MaintenanceKind], effort: Effort = "due", now: int | None = None
+    ) -> MaintenanceResult:
+        """Do one small piece of these tasks if any is due, or all of them at once.
 
-    def optimize(self, *, full: bool = False) -> dict[str, int]:
-        """Update statistics and free unused space: the bytes before and after.
-
-        With `full` all unused space is freed; writers of a file may have to wait for that.
+        With the effort "full" all unused space is freed; writers of a file may have to wait for that.
         """
-        ...
-
-    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
-        """Do one small piece of these maintenance tasks, if any is due; whether there is more."""
         ...
 
     def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
@@ -106,10 +108,9 @@ class Maintenance(Protocol):
         """
         ...
 
-    def restore(self, path: Path, copy: Callable[[], object]) -> None:
-        """Take the contents of the SQLite file at `path`: a file in one commit, any other store by calling `copy`."""
-        ...
+    def restore(self, path: Path, copy: Callable[[], object], *, replace: bool = False) -> None:
+        """Take the contents of the SQLite file at `path`: a file in one commit, any other store by calling `copy`.
 
-    def clear(self) -> None:
-        """Delete everything: jobs and what belongs to them, queues, rules, schedules, dead letters."""
+        With `replace` such a store first deletes everything but its archive.
+        """
         ...

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
 from headrace.core.retention.retention import FinishedJob
 from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
 
@@ -42,22 +41,7 @@ class RetentionStore(Protocol):
 
 
 class StalenessStore(Protocol):
-    """Lifecycle policies, which no claim ever reads, and jobs by their age in a state."""
-
-    def policies(self) -> list[PolicyRow]:
-        """The policies of all tasks and queues that have any, by kind and name."""
-        ...
-
-    def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
-        """Replace the policies that the code declares for these tasks and queues; an operator's policies stay.
-
-        Only the declared part of each row counts. An empty declaration is stored as none.
-        """
-        ...
-
-    def override_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
-        """Replace an operator's policy of this task or queue; None removes it."""
-        ...
+    """Open jobs by their age in a state."""
 
     def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         """The next open jobs that may have stayed too long, among about `limit` jobs read.

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
+from headrace.core.schedules.records import DueSchedules, Occurrence, ScheduleFire, ScheduleRow
 
 
 class ScheduleStore(Protocol):
     """The schedules of a store. Any process may fire them at any time; a version decides which one succeeds."""
 
-    def all(self) -> list[ScheduleRow]:
-        """Every schedule, by id."""
-        ...
-
-    def count(self) -> int:
-        """How many schedules exist."""
-        ...
-
-    def get(self, schedule_id: str) -> ScheduleRow | None:
-        """The schedule, None if it does not exist."""
+    def get(self, ids: Sequence[str] | None = None) -> list[ScheduleRow]:
+        """Every schedule, or those of these ids that exist, by id."""
         ...
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
@@ -34,12 +26,11 @@ class ScheduleStore(Protocol):
         """Delete the schedule and its occurrences; False if it does not exist, or not at this version."""
         ...
 
-    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
-        """Schedules whose `due_at` has come, the earliest first; none while a store status is set."""
-        ...
+    def due(self, limit: int, now: int | None = None) -> DueSchedules:
+        """Schedules whose `due_at` has come, the earliest first, and when the first of all is due.
 
-    def next_due(self) -> int | None:
-        """The time when the next one is due, None if none is."""
+        While a store status is set, there is only the time.
+        """
         ...
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:

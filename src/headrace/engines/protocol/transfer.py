@@ -8,7 +8,8 @@ from typing import Protocol
 from msgspec import UNSET, UnsetType
 
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.records import DeadLetterRow, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow
+from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.schedules.records import Occurrence
 
@@ -35,10 +36,6 @@ class Transfer(Protocol):
 
         Each has its complete history.
         """
-        ...
-
-    def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
-        """The next dead letters by id, after the id `after`."""
         ...
 
     def import_records(self, records: Sequence[Record], origin: str | None = None) -> int:

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.core.dead_letters.records import (
-    REQUEUED_TOO_OFTEN,
+    ADDABLE,
     STATUSES,
     Added,
     DeadLetterFilter,
     DeadLetterGroup,
-    DeadLetterNote,
     DeadLetterStats,
     NewDeadLetter,
     Requeued,
     RequeueRequest,
     Status,
     bounds,
-    history_anew,
-    id_at,
+    is_matched,
     snapshot_of,
-    stored_anew,
-    used_up_text,
+    with_note,
 )
-from headrace.core.jobs.records import DeadLetterRow, HistoryRow, NewJob
+from headrace.core.jobs.records import DeadLetterRow
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.redis import serialization
-from headrace.engines.redis.insert import unless_closed
+from headrace.engines.redis.decisions.apply import change, read_records, retried, write
+from headrace.engines.redis.decisions.requeue import requeue, update
 from headrace.engines.redis.script_loader import Script, load
+from headrace.engines.redis.script_records import RecordChange, WriteBatch
+from headrace.engines.redis.serialization import Record
 from headrace.engines.shared.decisions import actor_suffix
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
 _SCAN_SIZE = 1000  # records that one script reads
 _ROWS = 250  # records that one script returns
@@ -44,8 +43,7 @@ _BATCH_SIZE = 500  # fingerprints that one script reads
 _EVERYTHING = 1 << 40
 
 _get, _find, _groups, _stats = (load(f"dead_letters/{name}") for name in ("get", "find", "groups", "stats"))
-_requeue, _resolve, _note, _purge = (load(f"dead_letters/{name}") for name in ("requeue", "resolve", "note", "purge"))
-_remove, _add = load("dead_letters/remove"), load("dead_letters/add")
+_delete = load("dead_letters/delete")
 
 
 @timed_part
@@ -55,9 +53,6 @@ class RedisDeadLetterStore:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    def get(self, ids: Sequence[str] = (), *, job_ids: Sequence[str] = ()) -> list[DeadLetterRow]:
-        return [*self._rows("ids", ids), *self._rows("jobs", job_ids)]
-
     def _rows(self, kind: str, ids: Iterable[str]) -> list[DeadLetterRow]:
         known = [each for each in dict.fromkeys(ids) if serialization.encodable(each)]
         rows: list[DeadLetterRow] = []
@@ -66,36 +61,58 @@ class RedisDeadLetterStore:
             rows += serialization.dead_letters(*self._run(_get, kind, len(some), serialization.encode(some)))
         return rows
 
-    def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
+    def find(
+        self, which: DeadLetterFilter, limit: int, beyond: str | None = None, *, oldest_first: bool = False
+    ) -> list[DeadLetterRow]:
+        if which.ids or which.latest_of:
+            known = [row for row in self._named(which) if _is_beyond(row, beyond, oldest_first)]
+            return sorted(known, key=lambda row: row.id, reverse=not oldest_first)[: max(limit, 0)]
         found: list[DeadLetterRow] = []
-        for status in which.statuses or STATUSES:
-            for rows, ids in self._search(which, status, limit, "rows", before):
+        for status in _statuses(which):
+            for rows, ids in self._search(which, status, limit, "rows", beyond, oldest_first):
                 found += serialization.dead_letters(ids, rows)
-        return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
-
-    def oldest(self, status: Status, limit: int) -> list[str]:
-        self._database.prepare()
-        found = self._database.connections.command("ZRANGE", f"{{{self._database.prefix}}}:dead:{status}", 0, limit - 1)
-        return [each.decode() for each in found] if limit > 0 else []
+        return sorted(found, key=lambda row: row.id, reverse=not oldest_first)[:limit]
 
     def count(self, which: DeadLetterFilter) -> int:
-        statuses = which.statuses or STATUSES
-        return sum(found for status in statuses for found, _ in self._search(which, status, _EVERYTHING, "count"))
+        if which.ids or which.latest_of:
+            return len(self._named(which))
+        return sum(
+            found for status in _statuses(which) for found, _ in self._search(which, status, _EVERYTHING, "count")
+        )
+
+    def _named(self, which: DeadLetterFilter) -> list[DeadLetterRow]:
+        """The matching ones of the records or jobs that the filter names."""
+        rows = self._rows("jobs", which.latest_of) if which.latest_of else self._rows("ids", which.ids)
+        return [row for row in rows if is_matched(which, row)]
 
     def _search(
-        self, which: DeadLetterFilter, status: Status, limit: int, what: str, before: str | None = None
+        self,
+        which: DeadLetterFilter,
+        status: Status | Literal[""],
+        limit: int,
+        what: str,
+        beyond: str | None = None,
+        oldest_first: bool = False,
     ) -> Iterator[tuple[Any, list[bytes]]]:
         """The records found, or their number, with their ids."""
-        wanted = (which.task, which.queue, which.reason, which.fingerprint, which.requeues)
-        if not all(serialization.encodable(text) for text in (*wanted, before) if isinstance(text, str)):
+        conditions = _encode_wanted(which)
+        if conditions is None or not serialization.encodable(beyond or ""):
             return
-        conditions = serialization.encode([False if value is None else value for value in wanted])
-        first, end = bounds(which)
-        last: str | bytes | None = end if before is None else min(before, end)
-        while last is not None and limit > 0:
+        first, last = bounds(which)
+        start: str | bytes = (
+            f"({beyond}" if oldest_first and beyond and beyond >= first else f"[{first}" if first else ""
+        )
+        end: str | bytes = min(beyond, last) if beyond and not oldest_first else last
+        reached: bytes | None = b""
+        while reached is not None and limit > 0:
             most = min(limit, _ROWS if what == "rows" else _SCAN_SIZE)
-            last, found, ids = self._run(_find, status, first, last, _SCAN_SIZE, most, what, conditions)
+            way, ended = "up" if oldest_first else "down", _or_nothing(which.ended_before)
+            reached, found, ids = self._run(_find, status, start, end, _SCAN_SIZE, most, what, way, ended, conditions)
             yield found, ids
+            if reached and oldest_first:
+                start = b"(" + reached
+            elif reached:
+                end = reached
             limit -= found if isinstance(found, int) else len(found)
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
@@ -135,7 +152,7 @@ class RedisDeadLetterStore:
         ]
 
     def _by_id(self, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
-        return {row.id: row for row in self.get(ids)}
+        return {row.id: row for row in self._rows("ids", ids)}
 
     def add(
         self, request: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
@@ -144,11 +161,22 @@ class RedisDeadLetterStore:
         if not serialization.encodable(request.job_id):
             return "missing"
         at = self._database.at(now)
-        fields = [value or "" for value in msgspec.structs.astuple(request)]
-        call = (at, secrets.token_hex(8), _encode_note(note, by, at), request.reason + actor_suffix(by), *fields)
-        answer = unless_closed(self._database.connections.run(_add, *call))
-        result: Added = msgspec.convert(answer.decode(), Added)
-        return result
+        return retried(lambda: self._add(request, by, note, at))
+
+    def _add(self, request: NewDeadLetter, by: str | None, note: str | None, now: int) -> Added:
+        found = read_records(self._database, ids=[request.job_id])
+        found.refuse_if_closed()
+        for member, job in found.whole().items():
+            if job.state not in ADDABLE:
+                return "busy"
+            key = f"{{{self._database.prefix}}}:dead_pending"
+            if self._database.connections.command("HEXISTS", key, job.id):
+                return "pending"
+            failed = _failed(member, job, request, by, note, now)
+            none_pending = (False, "HGET", ":dead_pending", job.id)
+            write(self._database, WriteBatch([failed], [found.same_status, none_pending]), now)
+            return "added"
+        return "missing"
 
     def requeue(
         self,
@@ -160,66 +188,91 @@ class RedisDeadLetterStore:
     ) -> list[Requeued]:
         if not requests:
             return []
-        # A pending record never changes, so the job that may have to be inserted can be prepared.
-        dead_letters = self._by_id([request.id for request in requests])
+        self._database.prepare()
         at = self._database.at(now)
-        encoded_requests = [_encode_request(request, dead_letters.get(request.id), detail, at) for request in requests]
-        call = (
-            at,
-            by or "",
-            _encode_note(note, by, at),
-            detail or "",
-            secrets.randbits(50),
-            serialization.encode(encoded_requests),
-        )
-        answer = unless_closed(self._database.connections.run(_requeue, *call))
-        kinds = zip(requests, answer[::3], answer[1::3], answer[2::3], strict=True)
-        return [
-            msgspec.convert((request.id, job_id.decode(), result.decode(), requeues), Requeued)
-            for request, job_id, result, requeues in kinds
-        ]
+        return requeue(self._database, requests, by, note, detail, at)
 
-    def resolve(
+    def update(
         self,
         ids: Sequence[str],
-        status: Status,
+        status: Status | None,
         by: str | None = None,
         note: str | None = None,
         now: int | None = None,
     ) -> list[str]:
         self._database.prepare()
         at = self._database.at(now)
-        known = [each for each in ids if serialization.encodable(each)]
-        done = self._database.connections.run(
-            _resolve, at, status, by or "", _encode_note(note, by, at), serialization.encode(known)
-        )
-        return [each.decode() for each in done]
+        return update(self._database, ids, status, by, note, at)
 
-    def note(self, dead_letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
-        self._database.prepare()
-        if not serialization.encodable(dead_letter_id):
-            return False
-        return bool(
-            self._database.connections.run(_note, dead_letter_id, _encode_note(text, by, self._database.at(now)))
-        )
-
-    def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
-        removed = 0
-        for status in statuses:
-            after: str | bytes | None = ""
-            while after is not None and removed < limit:
-                most = min(limit - removed, _SCAN_SIZE)
-                after, deleted = self._run(_purge, status, after, id_at(before), before, _SCAN_SIZE, most)
-                removed += deleted
-        return removed
-
-    def remove(self, ids: Sequence[str]) -> list[str]:
-        known = [each for each in ids if serialization.encodable(each)]
-        return [each.decode() for each in self._run(_remove, serialization.encode(known))]
+    def delete(self, which: DeadLetterFilter, limit: int) -> int:
+        deleted, (first, last) = 0, bounds(which)
+        conditions = _encode_wanted(which)
+        if conditions is None:
+            return 0
+        parts: list[list[Value]] = [[]]
+        if which.ids or which.latest_of:
+            ids = [row.id for row in self._named(which)]
+            parts = [[serialization.encode(ids[at : at + _SCAN_SIZE])] for at in range(0, len(ids), _SCAN_SIZE)]
+        for status, only in product(_statuses(which), parts):
+            start: str | bytes | None = f"[{first}" if first else ""
+            while start is not None and deleted < limit:
+                most, ended = min(limit - deleted, _SCAN_SIZE), _or_nothing(which.ended_before)
+                args: list[Value] = [status, start, last, _SCAN_SIZE, most, ended, conditions]
+                reached, removed = self._run(_delete, *args, *only)
+                deleted += removed
+                start = None if reached is None else b"(" + reached
+        return deleted
 
     def _run(self, script: Script, *args: Value) -> Any:
         self._database.prepare()
         return self._database.connections.run(script, *args, repeat=args)
+
+
+def _wanted(which: DeadLetterFilter) -> tuple[str | int | None, ...]:
+    """The fields by which records are selected, in the order of the script."""
+    return which.task, which.queue, which.reason, which.fingerprint, which.requeues
+
+
+def _encode_wanted(which: DeadLetterFilter) -> bytes | None:
+    """The same for a script; None if no record can have them."""
+    wanted = _wanted(which)
+    if not all(serialization.encodable(text) for text in wanted if isinstance(text, str)):
+        return None
+    return serialization.encode([False if value is None else value for value in wanted])
+
+
+def _or_nothing(moment: int | None) -> int | str:
+    return "" if moment is None else moment
+
+
+def _is_beyond(row: DeadLetterRow, beyond: str | None, oldest_first: bool) -> bool:
+    return beyond is None or (row.id > beyond if oldest_first else row.id < beyond)
+
+
+def _statuses(which: DeadLetterFilter) -> Sequence[Status | Literal[""]]:
+    """The sets to search, one for each status; without any condition the one set of all records."""
+    if which.statuses:
+        return which.statuses
+    return ("",) if all(value is None for value in _wanted(which)) else STATUSES
+
+
+def _failed(
+    member: bytes, job: Record, request: NewDeadLetter, by: str | None, note: str | None, now: int
+) -> RecordChange:
+    """The job with a dead letter. One that has not started fails by it."""
+    dead_letter = {
+        "reason": request.reason,
+        "at": now,
+        "error_type": request.error_type,
+        "error_message": request.error_message,
+        "error_traceback": "",
+        "fingerprint": request.fingerprint,
+        "notes": with_note(None, note, by, now),
+    }
+    if job.state in FINAL:
+        return change(member, job, dead_letter=dead_letter)
+    values: dict[str, Any] = {"state": State.FAILED, "finished_at": now, "reason": request.reason}
+    return change(member, job, Trigger.FAIL, request.reason + actor_suffix(by), dead_letter=dead_letter, **values)
 
 
 def _group(count: int, oldest: DeadLetterRow, newest: DeadLetterRow) -> DeadLetterGroup:
@@ -227,17 +280,3 @@ def _group(count: int, oldest: DeadLetterRow, newest: DeadLetterRow) -> DeadLett
     error = (snapshot.error_type, snapshot.error_message)
     seen = (oldest.entered_at, newest.entered_at)
     return DeadLetterGroup(newest.fingerprint, newest.task, newest.reason, *error, count, *seen)
-
-
-def _encode_note(text: str | None, by: str | None, at: int) -> str:
-    return msgspec.json.encode(DeadLetterNote(at, text, by)).decode() if text else ""
-
-
-def _encode_request(request: RequeueRequest, record: DeadLetterRow | None, detail: str | None, at: int) -> list[Any]:
-    job: NewJob | bool = False
-    history: list[HistoryRow] = []
-    if record is not None and record.status == "pending":
-        job = stored_anew(record, request, at)
-        history = history_anew(record, job, detail)
-    ends = _encode_note(used_up_text(record.requeues if record else 0, request.most), None, at), REQUEUED_TOO_OFTEN
-    return [False if value is None else value for value in (*msgspec.structs.astuple(request), job, history, *ends)]

@@ -12,10 +12,9 @@ from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
-_put, _remove = load("documents/put"), load("documents/remove")
-_drop, _browse = load("documents/drop"), load("documents/browse")
+_put, _browse = load("documents/put"), load("documents/browse")
 
 
 @timed_part
@@ -25,8 +24,23 @@ class RedisDocumentStore:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
+    def get(
+        self,
+        kind: str,
+        keys: Sequence[str] | None = None,
+        *,
+        first: str = "",
+        last: str | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+    ) -> list[Document]:
         self._database.prepare()
+        if keys is None:
+            return self._in_range(kind, first, last, limit, newest_first)
+        found = self._named(kind, keys)
+        return found[::-1] if newest_first else found
+
+    def _named(self, kind: str, keys: Sequence[str]) -> list[Document]:
         if not keys:
             return []
         sorted_keys = sorted(set(keys))
@@ -37,10 +51,7 @@ class RedisDocumentStore:
             _document(kind, key, found) for key, found in zip(sorted_keys, stored, strict=True) if found is not None
         ]
 
-    def browse(
-        self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
-    ) -> list[Document]:
-        self._database.prepare()
+    def _in_range(self, kind: str, first: str, last: str | None, limit: int, newest_first: bool) -> list[Document]:
         ends = (f"[{first}" if first else "-", "+" if last is None else f"({last}")
         range_args = ("ZREVRANGEBYLEX", *ends[::-1]) if newest_first else ("ZRANGEBYLEX", *ends)
         args: tuple[Value, ...] = (kind, *range_args, limit)
@@ -48,23 +59,14 @@ class RedisDocumentStore:
         stored = zip(answer[::2], answer[1::2], strict=True)
         return [_document(kind, serialization.text(key), found) for key, found in stored if found is not None]
 
-    def put(self, documents: Sequence[Document]) -> bool:
+    def put(self, documents: Sequence[Document], delete: Sequence[Document] = ()) -> bool:
         self._database.prepare()
-        args: list[Value] = []
+        args: list[Value] = [len(documents)]
         for document in documents:
             args += [document.kind, document.key, document.version, document.value]
-        return not documents or bool(self._database.connections.run(_put, *args))
-
-    def remove(self, documents: Sequence[Document]) -> bool:
-        self._database.prepare()
-        args: list[Value] = []
-        for document in documents:
+        for document in delete:
             args += [document.kind, document.key, document.version]
-        return not documents or bool(self._database.connections.run(_remove, *args))
-
-    def drop(self, kind: str, before: str, limit: int) -> int:
-        self._database.prepare()
-        return int(self._database.connections.run(_drop, kind, before, limit)) if limit > 0 else 0
+        return len(args) == 1 or bool(self._database.connections.run(_put, *args))
 
     def kinds(self, prefix: str = "") -> list[str]:
         self._database.prepare()

@@ -9,15 +9,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from headrace.core.clock import Clock
 from headrace.core.events.log import EventGroup, page
+from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST
-from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.jobs.records import (
     ClaimRequest,
     ExchangeResult,
@@ -34,11 +33,12 @@ from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedTransaction
+from headrace.engines.protocol.joined import JoinedInserts
 from headrace.engines.redis import health, schema, serialization, store_url
 from headrace.engines.redis import insert as inserts
 from headrace.engines.redis.damaged_records import Damaged
 from headrace.engines.redis.dead_letters import RedisDeadLetterStore
+from headrace.engines.redis.decisions import lease_recovery
 from headrace.engines.redis.documents import RedisDocumentStore
 from headrace.engines.redis.events import RedisEventStore
 from headrace.engines.redis.flows import RedisFlowStore
@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
 _exchange, _save_step, _renew = load("jobs/exchange"), load("jobs/save_step"), load("jobs/renew")
-_reap, _release_unknown_claims = load("jobs/reap"), load("jobs/release_unknown_claims")
-_END = 1 << 53  # no lease is longer
 _MAX_TRIES = 50  # how often one claim repeats because of tasks that the worker does not know
 
 
@@ -227,32 +225,11 @@ class RedisEngine:
         dead_letters: bool | Collection[str] = True,
     ) -> list[ReapedJob]:
         self.prepare()
-        at = self.at(now)
-        folder = self._folder()
-        dead = liveness_file.find_dead(folder)
-        encoded_dead = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
-        as_of = _END if alive else at
-        dead_letter_reasons = [
-            reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_dead_letter(dead_letters, reason)
-        ]
-        answer = self.connections.run(
-            _reap, at, limit, secrets.token_hex(8), encoded_dead, max_crashes or 0, as_of, *dead_letter_reasons
-        )
-        if answer is None:  # the store is being filled; the liveness files keep what the dead had begun
-            return []
-        rows, damaged_members = answer
-        reaped = serialization.reaped.decode_all(rows)
-        if damaged_members:
-            self.damaged.fail(damaged_members, now)
-        if len(reaped) < limit:
-            for worker_id in dead:
-                liveness_file.remove_file(folder, worker_id)
-        return reaped
+        return lease_recovery.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, dead_letters)
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         self.prepare()
-        released = self.connections.run(_release_unknown_claims, self.at(now), worker, *_parts(held))
-        return [job_id.decode() for job_id in released]
+        return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     # -- workers and bells
 
@@ -298,12 +275,15 @@ class RedisEngine:
             health.refuse_old(self.connections)
             self._store = schema.open_store(self.connections, self.url)[1]
 
-    def migrate(self) -> list[str]:
+    def migrate(self, *, dry_run: bool = False) -> MigrationResult:
+        if dry_run:
+            return MigrationResult(schema.version_of(self.connections), schema.CURRENT, [])
         health.refuse_old(self.connections)
         before, self._store = schema.open_store(self.connections, self.url)
-        return schema.names_since(before)
+        return MigrationResult(before, schema.CURRENT, schema.names_since(before))
 
-    def joined(self, connection: Any) -> JoinedTransaction:
+    @property
+    def joined(self) -> JoinedInserts:
         raise UnsupportedByEngine(
             "Redis has no transaction that your data and your jobs could share: enqueue after your commit, or put the "
             "queue on PostgreSQL or SQLite beside your data"

@@ -11,7 +11,7 @@ from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
 _append, _trim = load("events/append_events"), load("events/trim_events")
 
@@ -23,14 +23,11 @@ class RedisEventStore:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
+    def read(self, after: str | None, limit: int, *, newest_first: bool = False) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         first = cursor if place is not None else f"({cursor}"
-        return [_page(entry) for entry in self._command("XRANGE", first, "+", "COUNT", limit)]
-
-    def last(self) -> str:
-        newest = self._command("XREVRANGE", "+", "-", "COUNT", 1)
-        return newest[0][0].decode() if newest else "0"
+        way = ("XREVRANGE", "+", first) if newest_first else ("XRANGE", first, "+")
+        return [_page(entry) for entry in self._command(*way, "COUNT", limit)]
 
     def append(self, groups: Sequence[EventGroup]) -> None:
         if groups:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.engines.redis import serialization
-from headrace.engines.redis.queries import RedisDatabase, RedisQueries, storable_ids
+from headrace.engines.redis.database import RedisDatabase
+from headrace.engines.redis.queries import RedisQueries, storable_ids
 from headrace.engines.redis.script_loader import Script, load
 from headrace.engines.shared.operation_timing import timed_part
 
@@ -42,12 +42,6 @@ class RedisFlowStore:
             reached, *found = self._read(_flows, *left, reached, len(args), serialization.encode(args))
             summaries += serialization.flow_summaries(found)
         return summaries
-
-    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        return [
-            ParentResult(*(getattr(row, name) for name in ParentResult.__struct_fields__))
-            for row in self._queries.get(ids)
-        ]
 
     def _read(self, script: Script, *args: Value) -> Any:
         self._database.prepare()

@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.core.health.findings import (
     KEPT_AT_START,
     LATE,
+    Effort,
     Finding,
     IntegrityCounts,
     MaintenanceKind,
+    MaintenanceResult,
     RecordKind,
     StoragePart,
-    StoreLoad,
+    StoreFacts,
     TrimResult,
     findings_of,
     is_gone,
 )
 from headrace.core.jobs.records import Filter
+from headrace.core.text import counted
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.redis import health, serialization
-from headrace.engines.redis import schema as layout
 from headrace.engines.redis.script_loader import Script, load
+from headrace.engines.shared.unmet_needs import NeedyLane, needs_findings
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -46,8 +49,9 @@ _flows_page, _places_page, _trim_history = (
     load("maintenance/check_job_places"),
     load("maintenance/trim_history"),
 )
-_storage_page = load("maintenance/list_keys")
+_storage_page, _lanes_needing = load("maintenance/list_keys"), load("queues/lanes_needing")
 
+_LANES_SCANNED = 1000  # that one script reads
 _SCAN_SIZE = 1000
 _ENTRIES_PER_PAGE = 300
 _JOB_PAGE_SIZE = 100  # whole records, each of which may be large
@@ -110,10 +114,25 @@ class RedisMaintenance:
         strays, unreaped, overdue, forlorn = counts
         workers = self._engine.queries.workers()
         integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
+        needs: list[Finding] = []
         if self._engine.transfer.store_status() is None:
+            needs = [*needs_findings(self._needy_lanes(), workers, at)]
             integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "payloads": payloads, "states": states}
-        return [*found, *_loss_findings(sizes, lost), *findings_of(integrity_counts, at)]
+        return [*found, *_loss_findings(sizes, lost), *findings_of(integrity_counts, at), *needs]
+
+    def _needy_lanes(self) -> list[NeedyLane]:
+        """The lanes of pending jobs that need a capability; a lane that occurs twice counts once."""
+        found: dict[tuple[str, str], tuple[int, str]] = {}
+        connections = self._engine.connections
+        for queue in connections.command("SMEMBERS", f"{{{self._engine.prefix}}}:queues_with_lanes"):
+            reached: bytes | None = None
+            while reached != b"0":
+                args = (queue, reached or b"0", _LANES_SCANNED)
+                reached, *lanes = connections.run(_lanes_needing, *args, repeat=args)
+                for lane, jobs, job_id in zip(lanes[::3], lanes[1::3], lanes[2::3], strict=True):
+                    found[serialization.text(queue), serialization.text(lane)] = jobs, serialization.text(job_id)
+        return [(*lane, *known) for lane, known in found.items()]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()
@@ -167,16 +186,12 @@ class RedisMaintenance:
 
     # -- memory
 
-    def facts(self) -> dict[str, str | int]:
+    def facts(self, now: int | None = None) -> StoreFacts:
         self._engine.prepare()
-        return health.facts(self._engine.connections)
-
-    def schema(self) -> tuple[int, int]:
-        return layout.version_of(self._engine.connections), layout.CURRENT
-
-    def store_load(self, now: int | None = None) -> StoreLoad:
-        self._engine.prepare()
-        return StoreLoad(health.size(self._engine.connections), clients=health.clients(self._engine.connections))
+        connections = self._engine.connections
+        details = health.facts(connections)
+        schedules = int(connections.command("HLEN", f"{{{self._engine.prefix}}}:schedules"))
+        return StoreFacts(details, int(details["size"]), schedules, clients=health.clients(connections))
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
@@ -201,24 +216,21 @@ class RedisMaintenance:
             for key, kind, entries, left, size in self._engine.connections.run(_storage_page, *keys, repeat=keys)
         ]
 
-    def checkpoint(self) -> dict[str, int]:
+    def maintain(
+        self, kinds: Collection[MaintenanceKind], effort: Effort = "due", now: int | None = None
+    ) -> MaintenanceResult:
         self._engine.prepare()
-        return {}
-
-    def optimize(self, *, full: bool = False) -> dict[str, int]:
-        self._engine.prepare()
-        before = int(self.facts()["size"])
+        if effort == "due" or "vacuum" not in kinds:
+            return MaintenanceResult()
+        before = health.size(self._engine.connections)
         self.repair([f"orphan_{what}" for what in {*_JOB_KEYS.values(), "flows", "index"}], _EVERYTHING)
         # Not every server allows these commands, and they are optional.
         with contextlib.suppress(HeadraceError):
             self._engine.connections.command("MEMORY", "PURGE")
-        if full:
+        if effort == "full":
             with contextlib.suppress(HeadraceError):
                 self._engine.connections.command("BGREWRITEAOF")
-        return {"size_before": before, "size_after": int(self.facts()["size"])}
-
-    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
-        return False
+        return MaintenanceResult(sizes={"size_before": before, "size_after": health.size(self._engine.connections)})
 
     # -- copies
 
@@ -228,10 +240,12 @@ class RedisMaintenance:
         self._engine.prepare()
         copy(self._engine)
 
-    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+    def restore(self, path: Path, copy: Callable[[], object], *, replace: bool = False) -> None:
+        if replace:
+            self._clear()
         copy()
 
-    def clear(self) -> None:
+    def _clear(self) -> None:
         self._engine.prepare()
         for keys in _keys(self._engine):
             if deleted := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
@@ -335,7 +349,7 @@ def _loss_findings(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
     if lost:
         yield Finding(
             code="unindexed",
-            sentence=f"{lost} jobs are not found where they should be",
+            sentence=f"{counted(lost, 'job is', 'jobs are')} not found where they should be",
             advice="put them there with `headrace check --repair`",
             count=lost,
             repairable=True,

@@ -7,34 +7,27 @@ several scripts, so that other clients wait only briefly.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.details import JobDetails
 from headrace.core.jobs.light_rows import LONGEST
-from headrace.core.jobs.records import (
-    Filter,
-    JobRow,
-    JobRowPage,
-    JobUpdate,
-    QueueCount,
-    QueueRow,
-    WorkerRow,
-)
+from headrace.core.jobs.queue_rules import QueueRow, StoreRules, TaskRow, task_rules
+from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, QueueCount, WorkerRow
 from headrace.core.jobs.states import OPEN, State, Trigger, sources
 from headrace.core.jobs.steps import awaiting
 from headrace.engines.redis import serialization
+from headrace.engines.redis.decisions import moves
 from headrace.engines.redis.insert import unless_closed
 from headrace.engines.redis.script_loader import Script, load
-from headrace.engines.shared.decisions import actor_suffix, movable_states, position, state_after
+from headrace.engines.shared.decisions import movable_states, position
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import RedisConnections, Value
-    from headrace.engines.redis.damaged_records import Damaged
+    from headrace.engines.redis.connections import Value
+    from headrace.engines.redis.database import RedisDatabase
 
 _MIN_SCAN_SIZE, _SCAN_SIZE = 100, 1000  # jobs that one script reads; a thousand take it 2 to 5 ms
 _ROWS = 250  # jobs that one script returns, each of which may be a megabyte
@@ -55,24 +48,11 @@ _queue_counts, _history_rows, _workers = (
     load("jobs/read_history"),
     load("workers/list_workers"),
 )
-_move, _update_job, _pause_queue, _set_worker_command = (
-    load("jobs/move_jobs"),
-    load("jobs/update_job"),
+_pause_queue, _set_worker_command = (
     load("queues/pause_queue"),
     load("workers/set_worker_command"),
 )
 _steps, _signal = load("jobs/list_steps"), load("jobs/signal")
-
-
-class RedisDatabase(Protocol):
-    """The engine, as far as queries need it."""
-
-    connections: RedisConnections
-    prefix: str
-    damaged: Damaged
-
-    def prepare(self) -> None: ...
-    def at(self, now: int | None) -> int: ...
 
 
 @timed_part
@@ -93,36 +73,21 @@ class RedisQueries:
         if not states or limit <= 0 or not _is_text(which):
             return []
         encoded_filter = _encoded_filter(which, states, startable=event is Trigger.PROMOTE_NOW)
-        members: list[bytes] = []
-        if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
-            for found in self._search(encoded_filter, "up", limit, "members"):
-                members += found
-        call = (
-            encoded_filter,
-            at,
-            event.value,
-            by or "",
-            f"cancelled{actor_suffix(by)}",
-            limit,
-            serialization.encode_names(members),
-        )
-        moved = unless_closed(self._database.connections.run(_move, *call))
+
+        def find() -> list[bytes]:
+            return [part for found in self._search(encoded_filter, "up", limit, "records") for part in found]
+
+        moved = moves.move(self._database, find, event, by, at)
         # The state of a damaged job is unknown. It fails first, and can be deleted then.
         is_short = event is Trigger.DELETE and len(moved) < len(which.ids)
         if is_short and self._database.damaged.fail_these(storable_ids(which.ids)):
-            moved += unless_closed(self._database.connections.run(_move, *call))
-        return [serialization.text(job_id) for job_id in moved]
+            moved += moves.move(self._database, find, event, by, at)
+        return moved
 
     def update(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
         self._database.prepare()
         at = self._database.at(now)
-        if not serialization.encodable(job_id):
-            return False
-        args = serialization.encode((changes.priority, changes.run_at, changes.queue))
-        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.UPDATE)]
-        detail = changes.format_changes() + actor_suffix(by)
-        answer = self._database.connections.run(_update_job, at, job_id, args, detail, *chain.from_iterable(targets))
-        return bool(unless_closed(answer))
+        return serialization.encodable(job_id) and moves.update(self._database, job_id, changes, by, at)
 
     # -- jobs
 
@@ -203,19 +168,22 @@ class RedisQueries:
 
     # -- queues and workers
 
-    def queues(self) -> list[QueueRow]:
+    def rules(self) -> StoreRules:
         self._database.prepare()
         connections, tag = self._database.connections, f"{{{self._database.prefix}}}"
         known, paused = (
             connections.command("HGETALL", f"{tag}:queues"),
             set(connections.command("SMEMBERS", f"{tag}:paused")),
         )
+        tasks = serialization.named(connections.command("HGETALL", f"{tag}:tasks"), task_rules)
         rows = []
         for name, stored in zip(known[::2], known[1::2], strict=True):
             created_at, _, rules = serialization.text(stored).partition(" ")
             since = int(created_at) if created_at.isdigit() else 0
             rows.append(QueueRow(serialization.text(name), name in paused, since, rules or None))
-        return sorted(rows, key=lambda row: row.name)
+        return StoreRules(
+            sorted(rows, key=lambda row: row.name), [TaskRow(name, tasks[name]) for name in sorted(tasks)]
+        )
 
     def pause_queue(self, name: str, paused: bool) -> None:
         self._database.prepare()
@@ -260,7 +228,7 @@ class RedisQueries:
     ) -> Iterator[tuple[bytes | None, Any]]:
         """The same, each part with the position after it, None at the end; reads at most `reach` jobs."""
         place: str | bytes = "" if start is None else str(start)
-        batch_size = _SCAN_SIZE if form in ("members", "count") else _ROWS
+        batch_size = _SCAN_SIZE if form in ("records", "count") else _ROWS
         seen, scan_size, bounds = 0, max(min(limit, batch_size), _MIN_SCAN_SIZE), ()
         while True:
             if reach is not None:

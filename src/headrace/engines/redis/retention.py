@@ -13,7 +13,7 @@ from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
 _list_finished, _delete_finished = load("retention/list_finished"), load("retention/delete_finished")
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from headrace.core.damaged_records import read
 from headrace.core.events.log import fired, page
-from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow, damaged
+from headrace.core.schedules.records import DueSchedules, Occurrence, ScheduleFire, ScheduleRow, damaged
 from headrace.engines.redis import serialization
 from headrace.engines.redis.insert import raise_refusal
 from headrace.engines.redis.script_loader import load
@@ -18,7 +18,7 @@ from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
 _put, _drop, _due, _fire = (
     load("schedules/put_schedule"),
@@ -35,22 +35,16 @@ class RedisScheduleStore:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    def all(self) -> list[ScheduleRow]:
+    def get(self, ids: Sequence[str] | None = None) -> list[ScheduleRow]:
         self._database.prepare()
-        known = self._database.connections.command("HGETALL", self._key("schedules"))
-        rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
-        return sorted(rows, key=lambda row: row.id)
-
-    def count(self) -> int:
-        self._database.prepare()
-        return int(self._database.connections.command("HLEN", self._key("schedules")))
-
-    def get(self, schedule_id: str) -> ScheduleRow | None:
-        self._database.prepare()
-        if not serialization.encodable(schedule_id):
-            return None
-        found = self._database.connections.command("HGET", self._key("schedules"), schedule_id)
-        return None if found is None else _schedule(schedule_id.encode(), found)
+        if ids is None:
+            known = self._database.connections.command("HGETALL", self._key("schedules"))
+            found = list(zip(known[::2], known[1::2], strict=True))
+        else:
+            named = [each.encode() for each in {*ids} if serialization.encodable(each)]
+            values = self._database.connections.command("HMGET", self._key("schedules"), *named) if named else []
+            found = [each for each in zip(named, values, strict=True) if each[1] is not None]
+        return sorted((_schedule(*each) for each in found), key=lambda row: row.id)
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         self._database.prepare()
@@ -64,24 +58,23 @@ class RedisScheduleStore:
             self._database.connections.run(_drop, schedule_id, expected)
         )
 
-    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+    def due(self, limit: int, now: int | None = None) -> DueSchedules:
         self._database.prepare()
-        if limit <= 0:
-            return []
-        args = (self._database.at(now), limit)
+        rows = self._due(limit, self._database.at(now)) if limit > 0 else []
+        first = self._database.connections.command("ZRANGE", self._key("schedules_due"), 0, 0, "WITHSCORES")
+        return DueSchedules(rows, int(float(first[1])) if first else None)
+
+    def _due(self, limit: int, now: int) -> list[ScheduleRow]:
         due: list[ScheduleRow] = []
-        for schedule_id, found in zip(*self._database.connections.run(_due, *args, repeat=args), strict=True):
+        for schedule_id, found in zip(
+            *self._database.connections.run(_due, now, limit, repeat=(now, limit)), strict=True
+        ):
             row = None if found is None else read(serialization.schedule.decode, found)
             if row is None:  # it is gone, or damaged, and will not fire
                 self._database.connections.command("ZREM", self._key("schedules_due"), schedule_id)
             else:
                 due.append(row)
         return due
-
-    def next_due(self) -> int | None:
-        self._database.prepare()
-        first = self._database.connections.command("ZRANGE", self._key("schedules_due"), 0, 0, "WITHSCORES")
-        return int(float(first[1])) if first else None
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         self._database.prepare()

@@ -15,6 +15,7 @@ from headrace.engines.redis.script_linker import (
     link,
     statements,
 )
+from headrace.engines.redis.script_records import expand
 
 _PARTS = {
     "jobs/insert": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs"),
@@ -43,10 +44,14 @@ _PARTS = {
         "queues/limited_claim",
     ),
     "jobs/save_step": ("jobs/step_records",),
-    "jobs/reap": ("dead_letters/dead_letters", "jobs/release", "flows/dependencies"),
-    "retention/mark_stale": ("dead_letters/dead_letters", "flows/dependencies"),
+    "jobs/apply": (
+        "dead_letters/letters",
+        "jobs/insertion",
+        "jobs/deletion",
+        "flows/propagation",
+        "flows/reopening",
+    ),
     "jobs/fail_damaged": ("dead_letters/dead_letters", "flows/dependencies"),
-    "jobs/release_unknown_claims": ("jobs/release",),
     "retention/list_finished": ("retention_holds",),
     "transfer/export_jobs_by_id": ("jobs/job_rows", "jobs/step_records"),
     "retention/delete_finished": (
@@ -60,16 +65,8 @@ _PARTS = {
     "jobs/count_by_index": ("jobs/search",),
     "jobs/get_jobs": ("jobs/job_rows",),
     "queues/peek_queue": ("queues/lane_heads", "jobs/job_rows"),
-    "jobs/move_jobs": (
-        "dead_letters/dead_letters",
-        "jobs/unique_keys",
-        "flows/dependencies",
-        "jobs/delete_job",
-        "flows/reopen_dependents",
-        "jobs/search",
-    ),
     "queues/assign_task_lanes": ("queues/task_lanes",),
-    "queues/rate_state": ("queues/rate_buckets",),
+    "queues/limit_state": ("queues/rate_buckets",),
     "flows/list_dependencies": ("flows/dependencies",),
     "jobs/list_steps": ("jobs/step_records",),
     "jobs/signal": ("jobs/step_records",),
@@ -80,23 +77,8 @@ _PARTS = {
     "dead_letters/find": ("dead_letters/dead_letters",),
     "dead_letters/groups": ("dead_letters/dead_letters",),
     "dead_letters/stats": ("dead_letters/dead_letters",),
-    "dead_letters/resolve": ("dead_letters/dead_letters",),
-    "dead_letters/note": ("dead_letters/dead_letters",),
-    "dead_letters/add": ("dead_letters/dead_letters", "flows/dependencies"),
     "documents/put": ("documents",),
-    "documents/remove": ("documents",),
-    "documents/drop": ("documents",),
-    "dead_letters/purge": ("dead_letters/dead_letters", "dead_letters/delete_dead_letter"),
-    "dead_letters/remove": ("dead_letters/dead_letters", "dead_letters/delete_dead_letter"),
-    "dead_letters/requeue": (
-        "dead_letters/dead_letters",
-        "jobs/unique_keys",
-        "jobs/write_new_jobs",
-        "jobs/rare_inserts",
-        "jobs/submit_jobs",
-        "flows/dependencies",
-        "flows/reopen_dependents",
-    ),
+    "dead_letters/delete": ("dead_letters/dead_letters",),
     "maintenance/integrity_counts": ("flows/dependencies",),
     "maintenance/check_job_keys": ("flows/dependencies",),
     "maintenance/trim_history": ("jobs/search",),
@@ -131,6 +113,11 @@ _IF_NEEDED = {
 _WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "jobs/rare_inserts": ("jobs/unique_keys", "queues/task_lanes"),
     "jobs/due_jobs": (),
+    "jobs/insertion": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs"),
+    "jobs/deletion": ("jobs/unique_keys", "flows/dependencies", "jobs/delete_job"),
+    "dead_letters/letters": ("dead_letters/dead_letters",),
+    "flows/propagation": ("flows/dependencies",),
+    "flows/reopening": ("jobs/unique_keys", "flows/dependencies", "flows/reopen_dependents"),
     "jobs/unknown_tasks": (),
     "jobs/settle_other": ("dead_letters/dead_letters",),
 }
@@ -187,4 +174,4 @@ def _statements(name: str) -> list[Statement]:
     data = pkgutil.get_data("headrace.engines.redis", f"scripts/{name}.lua")
     if data is None:
         raise FileNotFoundError(f"scripts/{name}.lua is missing from headrace.engines.redis")
-    return statements(data.decode())
+    return statements(expand(data.decode()))

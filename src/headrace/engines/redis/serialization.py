@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from headrace.core.damaged_records import CORRUPT_RECORD, DAMAGE, read_or
+from headrace.core.damaged_records import CORRUPT_RECORD, DAMAGE
 from headrace.core.jobs.dependencies import POLICIES, Dependency, FlowRow, FlowSummary
 from headrace.core.jobs.records import (
     Claim,
@@ -20,15 +20,14 @@ from headrace.core.jobs.records import (
     JobRow,
     LogLine,
     QueueCount,
-    ReapedJob,
     WorkerRow,
 )
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import Step
-from headrace.core.retention.lifecycle import StoredPolicy
 from headrace.core.retention.retention import FinishedJob
 from headrace.core.schedules.records import Occurrence, ScheduleRow
 from headrace.engines.redis.damaged_records import Salvage
+from headrace.engines.redis.script_records import RECORDS, SearchFilter, StoredJob, head
 from headrace.errors import PayloadTooLarge
 
 V = TypeVar("V")
@@ -38,60 +37,19 @@ _MAX_BATCH_BYTES = 500 * 2**20  # Redis accepts no text above 512 MB
 queue_counts = Salvage(QueueCount)
 history_row, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
 worker, _dead_letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
-reaped, finished = Salvage(ReapedJob), Salvage(FinishedJob)
+finished = Salvage(FinishedJob)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
-_policy = msgspec.json.Decoder(StoredPolicy)
-
-
-class _StoredJob(Struct, array_like=True, gc=False):
-    """A whole job in a script's answer: its number, its record, its payload record, the end of its lease, its flow."""
-
-    seq: str
-    state: State
-    finished_at: int | None
-    result: str | None
-    result_checksum: int | None
-    reason: str | None
-    version: int
-    attempt: int
-    progress: str | None
-    started_at: int | None
-    worker: str | None
-    queue: str
-    lane: str
-    expires_at: int | None
-    id: str
-    task: str
-    priority: int
-    rank: int
-    max_attempts: int
-    created_at: int
-    run_at: int
-    crashes: int
-    releases: int
-    payload: str
-    checksum: int
-    options: str | None
-    tags: str | None
-    metadata: str | None
-    mark: int
-    unique_key: str | None
-    lease_until: int | None = None
-    flow: str | None = None
-    has_dependencies: int = 0
 
 
 class Record(Struct, array_like=True, gc=False):
-    """The beginning of a job's record: its state, and since when.
-
-    Values that may be large stay raw; skipping all unneeded values takes longer than reading them.
-    """
+    """A job's record, in the order of `StoredJob`. Values that may be large stay raw."""
 
     state: State
     finished_at: int | None
     result: Raw
     result_checksum: int | None
     reason: str | None
+    updated_at: int | None
     version: int
     attempt: int
     progress: Raw
@@ -107,10 +65,12 @@ class Record(Struct, array_like=True, gc=False):
     max_attempts: int
     created_at: int
     run_at: int
+    crashes: int
+    releases: int
 
 
 _record, _records = msgspec.msgpack.Decoder(Record), msgspec.msgpack.Decoder(list[Record])
-_HEAD = b"\xdc\x00\x16"  # the head of an array of 22 values, which a stored record lacks
+_HEAD = head(len(RECORDS["Record"].__struct_fields__))  # which a stored record lacks
 
 
 def records(count: int, joined: bytes) -> list[Record] | None:
@@ -131,11 +91,12 @@ def record(stored: bytes | None) -> Record | None:
 
 _POLICIES = {policy[0].encode(): policy for policy in POLICIES}
 _values = msgspec.msgpack.Decoder(list[Any])
-_stored_jobs = msgspec.msgpack.Decoder(list[_StoredJob])
-_salvage = Salvage(_StoredJob)
-_RECORD_SIZE = 23  # values of a stored job: its number and its record
-_CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text contains these bytes
-_in_row_order = itemgetter(*map(_StoredJob.__struct_fields__.index, JobRow.__struct_fields__))
+_stored_jobs = msgspec.msgpack.Decoder(list[StoredJob])
+_salvage = Salvage(StoredJob)
+_RECORD_SIZE = StoredJob.__struct_fields__.index("releases") + 1  # values of a stored job: its number and its record
+_CLAIM_HEAD = head(len(RECORDS["ClaimedJob"].__struct_fields__)) + b"\xac"
+_CLAIM = re.compile(re.escape(_CLAIM_HEAD) + rb"(?=\d{12})")  # no text contains these bytes
+_in_row_order = itemgetter(*map(StoredJob.__struct_fields__.index, JobRow.__struct_fields__))
 
 
 def job(answer: bytes, names: Names) -> JobRow:
@@ -174,18 +135,18 @@ def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
     try:
         return _as_claims(_stored_jobs.decode(answer)), []
     except DAMAGE:
-        found = [_salvage.salvage(b"\xdc\x00\x1e\xac" + part) for part in _CLAIM.split(answer)[1:]]
+        found = [_salvage.salvage(_CLAIM_HEAD + part) for part in _CLAIM.split(answer)[1:]]
     damaged = [stored.seq.encode() for stored, valid_count in found if _is_damaged(stored, valid_count)]
     return _as_claims([stored for stored, valid_count in found if not _is_damaged(stored, valid_count)]), damaged
 
 
-def _is_damaged(stored: _StoredJob, valid_count: int) -> bool:
+def _is_damaged(stored: StoredJob, valid_count: int) -> bool:
     """Whether the record is damaged: values are missing, or a name is invalid, so that no script finds it."""
     names = (stored.worker or "", stored.queue, stored.lane, stored.id, stored.task)
     return valid_count < _RECORD_SIZE or any("\ufffd" in name for name in names)
 
 
-def _as_claims(stored: Iterable[_StoredJob]) -> list[Claim]:
+def _as_claims(stored: Iterable[StoredJob]) -> list[Claim]:
     return [
         Claim(
             k.id,
@@ -222,10 +183,12 @@ def encode_batch(batch: Sequence[Struct]) -> bytes:
 
 
 def encode_filter(which: Filter, states: Collection[State], ids: Sequence[str], startable: bool = False) -> bytes:
-    """A filter for `search.lua`; if `startable`, without waiting jobs whose own run is over."""
+    """A filter for `lib/jobs/search.lua`; if `startable`, without waiting jobs whose own run is over."""
     wanted = [State(state).value for state in states]
-    texts = (which.queue, which.task, which.tag, which.worker, which.text)
-    return encode([wanted, *texts, which.since, which.until, ids if which.ids else None, which.flow, startable])
+    names = (which.queue, which.task, which.tag, which.worker, which.text)
+    return encode(
+        SearchFilter(wanted, *names, which.since, which.until, ids if which.ids else None, which.flow, startable)
+    )
 
 
 def edges(answer: Sequence[Any]) -> list[Dependency]:
@@ -241,10 +204,6 @@ def dead_letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[Dea
     """The stored dead letters. A damaged one keeps the id by which it was found."""
     found = [(text(each), _dead_letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
     return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
-
-
-def policy(stored: bytes) -> StoredPolicy:
-    return read_or(_policy.decode, stored, StoredPolicy())
 
 
 def flow_summaries(answer: Sequence[Any]) -> list[FlowSummary]:

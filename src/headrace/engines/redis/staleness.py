@@ -1,27 +1,25 @@
-"""Staleness in Redis: lifecycle policies of tasks and queues, and jobs by their age in a state.
+"""Staleness in Redis: jobs by their age in a state.
 
 A scan takes many scripts, each of a thousand jobs at most, so that other clients wait only briefly.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
+from headrace.core.jobs.states import OPEN, State, Trigger
 from headrace.core.retention.staleness import REASON, AgeQuery, JobAge, JobAgePage, StaleAction, job_age_of, own_clock
 from headrace.engines.redis import serialization
+from headrace.engines.redis.decisions.apply import change, read_records, retried, write
+from headrace.engines.redis.queries import storable_ids
 from headrace.engines.redis.script_loader import load
+from headrace.engines.redis.script_records import RecordChange, WriteBatch
 from headrace.engines.redis.serialization import Record
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
 _SCAN_SIZE = 1000  # jobs part records one script reads: some 3 ms, for which every other client waits
 _SCAN_SIZE_WITH_RESULTS = 100  # the same for jobs that may have a result, which may be large
@@ -30,44 +28,18 @@ _ENTRIES = 2000  # after this many entries it stops
 _DIGITS = 12  # of a job's number
 _NEVER = -1
 _STATES = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
-_set_lifecycle, _list_by_age, _read_histories, _mark_stale = (
-    load("retention/set_lifecycle"),
+_list_by_age, _read_histories = (
     load("retention/list_by_age"),
     load("jobs/read_histories"),
-    load("retention/mark_stale"),
 )
 
 
 @timed_part
 class RedisStalenessStore:
-    """Reads and writes policies, finds old jobs and applies staleness decisions."""
+    """Finds old jobs and applies staleness decisions."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
-
-    def policies(self) -> list[PolicyRow]:
-        self._database.prepare()
-        declared, override = (
-            serialization.named(
-                self._database.connections.command("HGETALL", f"{{{self._database.prefix}}}:policies:{name}"),
-                serialization.policy,
-            )
-            for name in ("declared", "override")
-        )
-        none = StoredPolicy()
-        rows = []
-        for key in sorted({*declared, *override}):
-            kind, _, name = key.partition(":")
-            stored = declared.get(key, none), override.get(key, none)
-            rows.append(PolicyRow("queue" if kind == "queue" else "task", name, *stored))
-        return rows
-
-    def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
-        if rows:
-            self._put("declared", [part for row in rows for part in _policy_args(row.kind, row.name, row.declared)])
-
-    def override_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
-        self._put("override", _policy_args(kind, name, policy or StoredPolicy()))
 
     def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         self._database.prepare()
@@ -117,14 +89,65 @@ class RedisStalenessStore:
         self._database.prepare()
         if not actions:
             return []
-        args: list[Value] = [self._database.at(now), secrets.token_hex(8), REASON]
-        for one in actions:
-            args += [one.id, one.version, one.action, one.detail, one.fingerprint]
-        return [bool(written) for written in self._database.connections.run(_mark_stale, *args)]
+        at = self._database.at(now)
+        return retried(lambda: self._mark_stale(actions, at))
 
-    def _put(self, part: Literal["declared", "override"], args: Sequence[Value]) -> None:
-        self._database.prepare()
-        self._database.connections.run(_set_lifecycle, part, *args, repeat=(part, *args))
+    def _mark_stale(self, actions: Sequence[StaleAction], now: int) -> list[bool]:
+        found = read_records(self._database, ids=storable_ids([one.id for one in actions]))
+        if (
+            found.status is not None
+        ):  # transferred jobs are judged in their new store, when all their dependents are there
+            return [False] * len(actions)
+        jobs = {(job.id, job.version): (member, job) for member, job in found.whole().items() if job.state in OPEN}
+        done = []
+        changes, expectations = [], [found.same_status]
+        for one in actions:
+            member, job = jobs.pop((one.id, one.version), (b"", None))
+            entries = self._unless_reviewed(member, one.version) if job and one.action == "review" else 0
+            done.append(job is not None and entries is not None)
+            if job is None or entries is None:
+                continue
+            if one.action == "review":
+                expectations.append((entries, "LLEN", f":history:{member.decode()}"))
+                changes.append(change(member, job, Trigger.REVIEW, one.detail))
+            else:
+                changes.append(_failed(member, job, one, now))
+        # A worker learns that its running job was changed.
+        topics = ["commands"] if any(one.values for one in changes) else []
+        write(self._database, WriteBatch(changes, expectations, topics=topics), now)
+        return done
+
+    def _unless_reviewed(self, member: bytes, version: int) -> int | None:
+        """The number of entries in the job's history; None if it has a review at this version."""
+        key = f"{{{self._database.prefix}}}:history:{member.decode()}"
+        history = [
+            serialization.history_row.decode(entry)
+            for entry in self._database.connections.command("LRANGE", key, 0, -1)
+        ]
+        if any(entry.event == Trigger.REVIEW and entry.version == version for entry in history):
+            return None
+        return len(history)
+
+
+def _failed(member: bytes, job: Record, action: StaleAction, now: int) -> RecordChange:
+    dead_letter = {
+        "reason": REASON,
+        "at": now,
+        "error_type": "StaleJob",
+        "error_message": action.detail,
+        "error_traceback": "",
+        "fingerprint": action.fingerprint,
+    }
+    return change(
+        member,
+        job,
+        Trigger.STALE,
+        action.detail,
+        dead_letter=dead_letter if action.action == "dead" else None,
+        state=State.FAILED,
+        finished_at=now,
+        reason=REASON,
+    )
 
 
 def _old(jobs: Sequence[Record | None], state: State, query: AgeQuery) -> list[tuple[int, Record]]:
@@ -135,7 +158,3 @@ def _old(jobs: Sequence[Record | None], state: State, query: AgeQuery) -> list[t
         for place, job in enumerate(jobs)
         if job is not None and job.state is state and (clock(job) <= since or job.created_at <= due)
     ]
-
-
-def _policy_args(kind: Kind, name: str, policy: StoredPolicy) -> tuple[str, bytes]:
-    return f"{kind}:{name}", b"" if policy == StoredPolicy() else msgspec.json.encode(policy)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, UnsetType
 
 from headrace.core.jobs.dependencies import FlowRow
-from headrace.core.jobs.records import DeadLetterRow, Filter, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow
+from headrace.core.jobs.records import DeadLetterRow, Filter
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.schedules.records import Occurrence
 from headrace.engines.protocol.transfer import Record
@@ -21,7 +22,7 @@ from headrace.engines.shared.decisions import CopyFinished
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import RedisDatabase
+    from headrace.engines.redis.database import RedisDatabase
 
 _set_status, _replace_status, _export_jobs, _import_jobs = (
     load("transfer/set_store_status"),
@@ -31,8 +32,7 @@ _set_status, _replace_status, _export_jobs, _import_jobs = (
 )
 _export_jobs_by_id = load("transfer/export_jobs_by_id")
 _import_flows, _import_edges = load("transfer/import_flows"), load("transfer/import_dependencies")
-_export_dead_letters, _import_dead_letters, _import_queues = (
-    load("transfer/export_dead_letters"),
+_import_dead_letters, _import_queues = (
     load("transfer/import_dead_letters"),
     load("transfer/import_queues"),
 )
@@ -106,12 +106,6 @@ class RedisTransfer:
             for records in (job_export.history, job_export.logs, job_export.steps):
                 args += [len(records), *map(serialization.encode, records)]
         return _unless_finished(unless_closed(self._database.connections.run(_import_jobs, *args)))
-
-    def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
-        self._database.prepare()
-        return serialization.dead_letters(
-            *self._database.connections.run(_export_dead_letters, after, limit, repeat=(after, limit))
-        )
 
     def _import_dead_letters(self, dead_letters: Sequence[DeadLetterRow], origin: str | None) -> int:
         return _unless_finished(

@@ -78,11 +78,6 @@ def closed_error(store_status: StoreStatus) -> HeadraceError:
     return EngineUnavailable(f"this store is being filled from {store_status.other}; try again when that is through")
 
 
-def crash_loop_message(workers: list[str]) -> str:
-    """The dead letter's message for a job that lost these workers, one after the other. As in `reap.lua`."""
-    return f"{len(workers)} times its worker died or let its lease run out: {', '.join(workers)}"
-
-
 def movable_states(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
     """The states a move may start from: the legal ones of the requested states, in a fixed order."""
     return tuple(sorted(state for state in (which.states or legal) if state in legal))

@@ -40,7 +40,8 @@ class LivenessFile:
         if locks is not None:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
         os.ftruncate(self._fd, _SLOTS * _REF.size)
-        self._begun = mmap.mmap(self._fd, _SLOTS * _REF.size)
+        self._memory = mmap.mmap(self._fd, _SLOTS * _REF.size)
+        self._begun = memoryview(self._memory).cast("q")  # one store for each claim, safe from a kill
         self._free: list[int] = []
         self._unused = iter(range(_SLOTS))
 
@@ -52,14 +53,14 @@ class LivenessFile:
             slot = next(self._unused, -1)
         if slot < 0:
             return None
-        _REF.pack_into(self._begun, slot * _REF.size, ref)
+        self._begun[slot] = ref
         return slot
 
     def ended(self, slot: int, ref: int) -> None:
-        _REF.pack_into(self._begun, slot * _REF.size, -ref)
+        self._begun[slot] = -ref
 
     def settled(self, slot: int) -> None:
-        _REF.pack_into(self._begun, slot * _REF.size, 0)
+        self._begun[slot] = 0
         self._free.append(slot)
 
     def sees_dead(self) -> bool:
@@ -68,7 +69,8 @@ class LivenessFile:
     def close(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
-        self._begun.close()
+        self._begun.release()
+        self._memory.close()
         os.close(self._fd)
 
 

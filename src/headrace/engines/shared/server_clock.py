@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 
 from headrace.errors import EngineUnavailable
 
@@ -17,8 +18,7 @@ _TRUSTED_FOR = 30.0
 _COUNTER = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC) if hasattr(time, "clock_gettime") else None
 
 
-def _elapsed() -> float:
-    return time.monotonic() if _COUNTER is None else time.clock_gettime(_COUNTER)
+_elapsed: Callable[[], float] = time.monotonic if _COUNTER is None else partial(time.clock_gettime, _COUNTER)
 
 
 class ServerClock:
@@ -30,9 +30,10 @@ class ServerClock:
         self._read_at = self._tried = -_TRUSTED_FOR
 
     def now(self) -> int:
-        if self._ahead_of_counter is None:
-            self._try_once()
         ahead = self._ahead_of_counter
+        if ahead is None:
+            self._try_once()
+            ahead = self._ahead_of_counter
         return time.time_ns() // 1_000_000 if ahead is None else int(_elapsed() * 1000 + ahead)
 
     def _try_once(self) -> None:

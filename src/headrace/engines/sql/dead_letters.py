@@ -9,8 +9,6 @@ import msgspec
 
 from headrace.core.dead_letters.records import (
     ADDABLE,
-    REQUEUABLE,
-    REQUEUED_TOO_OFTEN,
     STATUSES,
     Added,
     DeadLetterFilter,
@@ -26,14 +24,13 @@ from headrace.core.dead_letters.records import (
     group_of,
     history_anew,
     stored_anew,
-    used_up_text,
-    with_note,
 )
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.decisions import actor_suffix
 from headrace.engines.shared.operation_timing import timed_part
+from headrace.engines.shared.requeue_decisions import decide, resolution_of
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import steps, unique_insert
 from headrace.engines.sql.dependencies import Wakeups, propagate_failures
@@ -48,7 +45,6 @@ _dead_letters = Rows(DeadLetterRow)
 _groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
 _stats = msgspec.json.Decoder(list[DeadLetterStats])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])
-_names = msgspec.json.Decoder(list[str])
 _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
 
 
@@ -59,25 +55,16 @@ class SqlDeadLetterStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get(self, ids: Sequence[str] = (), *, job_ids: Sequence[str] = ()) -> list[DeadLetterRow]:
-        def read(tx: Transaction) -> list[DeadLetterRow]:
-            named = _dead_letters.decode(tx.fetch("dead_letters", ids=as_json(ids))) if ids else []
-            return named + (_dead_letters.decode(tx.fetch("dead_letters_of", ids=as_json(job_ids))) if job_ids else [])
+    def find(
+        self, which: DeadLetterFilter, limit: int, beyond: str | None = None, *, oldest_first: bool = False
+    ) -> list[DeadLetterRow]:
+        statement = "find_oldest_dead_letters" if oldest_first else "find_dead_letters"
 
-        return self._database.read(read)
-
-    def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
         def read(tx: Transaction) -> Any:
-            where, values = _conditions(tx, which, before)
-            return tx.fetch("find_dead_letters", where, **values, limit=limit)
+            where, values = _conditions(tx, which, *((beyond, None) if oldest_first else (None, beyond)))
+            return tx.fetch(statement, where, **values, limit=limit)
 
         return _dead_letters.decode(self._database.read(read))
-
-    def oldest(self, status: Status, limit: int) -> list[str]:
-        def read(tx: Transaction) -> Any:
-            return tx.fetch("oldest_dead_letters", status=status, limit=limit)
-
-        return _names.decode(self._database.read(read))
 
     def count(self, which: DeadLetterFilter) -> int:
         def read(tx: Transaction) -> int:
@@ -116,56 +103,37 @@ class SqlDeadLetterStore:
             self._database.ring("work")
         return done
 
-    def resolve(
+    def update(
         self,
         ids: Sequence[str],
-        status: Status,
+        status: Status | None,
         by: str | None = None,
         note: str | None = None,
         now: int | None = None,
     ) -> list[str]:
         at = self._database.at(now)
 
-        def resolve_all(tx: Transaction) -> list[str]:
-            found = [record for record in _locked(tx, ids) if record.status == "pending"]
-            resolutions = [_resolution(record, status, by, note, at) for record in found]
-            if resolutions:
-                tx.run("resolve_dead_letters", c=as_json(resolutions))
+        def change(tx: Transaction) -> list[str]:
+            found = [record for record in _locked(tx, ids) if status is None or record.status == "pending"]
+            if found:
+                changes = [resolution_of(record, status, by, note, at) for record in found]
+                tx.run("resolve_dead_letters", c=as_json(changes))
             return [record.id for record in found]
 
-        closed = self._database.write(resolve_all)
-        if closed:
+        changed = self._database.write(change)
+        if changed and status is not None:
             self._database.ring("events")
-        return closed
+        return changed
 
-    def note(self, dead_letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
-        at = self._database.at(now)
+    def delete(self, which: DeadLetterFilter, limit: int) -> int:
+        # Named records are waited for; of others, those that another process has locked are left to it.
+        statement = "delete_named_dead_letters" if which.ids or which.latest_of else "delete_dead_letters"
 
-        def add(tx: Transaction) -> bool:
-            for record in _locked(tx, [dead_letter_id]):
-                notes = with_note(record.notes, text, by, at)
-                same = (record.status, record.resolved_at, record.resolved_by, record.requeues)
-                return tx.run("resolve_dead_letters", c=as_json([DeadLetterResolution(record.id, *same, notes)])) == 1
-            return False
+        def delete_them(tx: Transaction) -> int:
+            where, values = _conditions(tx, which)
+            return tx.run(statement, where, **values, limit=limit)
 
-        return self._database.write(add)
-
-    def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
-        def remove(tx: Transaction) -> int:
-            # No record is resolved before it is opened, so later ids need not be read.
-            where, values = _conditions(tx, DeadLetterFilter(statuses=tuple(statuses), until=before))
-            return tx.run("purge_dead_letters", where, **values, before=before, limit=limit)
-
-        return self._database.write(remove) if statuses else 0
-
-    def remove(self, ids: Sequence[str]) -> list[str]:
-        def delete(tx: Transaction) -> list[str]:
-            found = [record.id for record in _locked(tx, ids)]
-            if found:
-                tx.run("remove_dead_letters", ids=as_json(found))
-            return found
-
-        return self._database.write(delete)
+        return self._database.write(delete_them)
 
 
 def add_dead_letter(
@@ -175,7 +143,7 @@ def add_dead_letter(
     tx.fetch("lock_dependencies")
     unique_insert.refuse_if_closed(tx)
     ids, effects = as_json([request.job_id]), Wakeups()
-    for _, seq, state in _jobs.decode(tx.fetch("lock_jobs", ids=ids)):
+    for _, seq, state in _jobs.decode(tx.fetch("lock_named", ids=ids)):
         if state not in ADDABLE:
             return "busy", effects
         if any(record.status == "pending" for record in _dead_letters.decode(tx.fetch("dead_letters_of", ids=ids))):
@@ -187,10 +155,7 @@ def add_dead_letter(
         )
         tx.run("add_dead_letters", b=as_json([dead_letter_insert]), now=at)
         (record,) = _dead_letters.decode(tx.fetch("dead_letters_of", ids=ids))
-        noted = DeadLetterResolution(
-            record.id, record.status, None, None, record.requeues, with_note(None, note, by, at)
-        )
-        tx.run("resolve_dead_letters", c=as_json([noted]))
+        tx.run("resolve_dead_letters", c=as_json([resolution_of(record, None, by, note, at)]))
         if state not in FINAL:
             tx.run("move_stale", seqs=as_json([seq]), now=at, reason=request.reason)
             effects = propagate_failures(tx, [seq], at)
@@ -217,40 +182,27 @@ class _RequeueRun:
         unique_insert.refuse_if_closed(self._tx)
         ids = as_json([request.id for request in requests])
         job_ids = [record.job_id for record in _dead_letters.decode(self._tx.fetch("dead_letters", ids=ids))]
-        locked = _jobs.decode(self._tx.fetch("lock_jobs", ids=as_json(job_ids)))
+        locked = _jobs.decode(self._tx.fetch("lock_named", ids=as_json(job_ids)))
         jobs = {job_id: (seq, state) for job_id, seq, state in locked}
         dead_letters = {
             record.id: record for record in _dead_letters.decode(self._tx.fetch("lock_dead_letters", ids=ids))
         }
-        done = []
-        for request in requests:
-            done.append(self._decide(request, dead_letters.pop(request.id, None), jobs))
+        done = [self._decide(request, dead_letters.pop(request.id, None), jobs) for request in requests]
         self._write()
         return done
 
     def _decide(
         self, request: RequeueRequest, record: DeadLetterRow | None, jobs: dict[str, tuple[int, State]]
     ) -> Requeued:
-        if record is None:
-            return Requeued(request.id, "", "missing")
-        if record.status != "pending":
-            return Requeued(request.id, record.job_id, "resolved", record.requeues)
-        if record.requeues >= request.most:
-            resolution = _resolution(record, "permanently_failed", self._by, self._note, self._at)
-            why = with_note(resolution.notes, used_up_text(record.requeues, request.most), None, self._at)
-            self._resolutions.append(msgspec.structs.replace(resolution, resolved_by=REQUEUED_TOO_OFTEN, notes=why))
-            return Requeued(request.id, record.job_id, "used_up", record.requeues)
-        seq, state = jobs.get(record.job_id, (0, State.FAILED))
-        if state not in REQUEUABLE:
-            return Requeued(request.id, record.job_id, "busy", record.requeues)
-        requeued = msgspec.structs.replace(record, requeues=record.requeues + 1)
-        self._resolutions.append(_resolution(requeued, "requeued", self._by, self._note, self._at))
-        if seq:
-            run_at = max(request.run_at or self._at, self._at)
-            self._changes.append(_change(seq, request, run_at))
-            return Requeued(request.id, record.job_id, "requeued", requeued.requeues)
-        self._deleted.append((record, request))
-        return Requeued(request.id, record.job_id, "stored_anew", requeued.requeues)
+        seq, state = jobs.get(record.job_id, (0, None)) if record else (0, None)
+        decision = decide(request, record, state, self._by, self._note, self._at)
+        if decision.resolution is not None:
+            self._resolutions.append(decision.resolution)
+        if record is not None and decision.result.result == "requeued":
+            self._changes.append(_change(seq, request, max(request.run_at or self._at, self._at)))
+        elif record is not None and decision.result.result == "stored_anew":
+            self._deleted.append((record, request))
+        return decision.result
 
     def _write(self) -> None:
         if self._resolutions:
@@ -285,12 +237,6 @@ def _change(seq: int, request: RequeueRequest, run_at: int) -> RequeueChange:
     return RequeueChange(seq, request.boost, run_at, request.payload, request.checksum, request.tags)
 
 
-def _resolution(
-    record: DeadLetterRow, status: Status, by: str | None, note: str | None, at: int
-) -> DeadLetterResolution:
-    return DeadLetterResolution(record.id, status, at, by, record.requeues, with_note(record.notes, note, by, at))
-
-
 def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
     return _dead_letters.decode(tx.fetch("lock_dead_letters", ids=as_json(ids)))
 
@@ -301,12 +247,27 @@ def _of(statuses: Collection[Status]) -> str:
     return f"dead_letter.status IN ({listed})" if len(statuses) > 1 else f"dead_letter.status = {listed}"
 
 
-def _conditions(tx: Transaction, which: DeadLetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:
+def _conditions(
+    tx: Transaction, which: DeadLetterFilter, after: str | None = None, before: str | None = None
+) -> tuple[str, dict[str, Any]]:
     """A WHERE of fixed fragments and its parameters."""
     values: dict[str, Any] = {name: value for name in _EQUAL if (value := getattr(which, name)) is not None}
     conditions = [tx.fragment(f"where_dead_letter_{name}") for name in values]
     if which.statuses or conditions:  # there is an index for each status
         conditions.append(_of(which.statuses or STATUSES))
+    if which.ids:
+        values["ids"] = as_json(which.ids)
+        conditions.append(tx.fragment("where_dead_letter_named"))
+    if which.latest_of:
+        values["job_ids"] = as_json(which.latest_of)
+        conditions.append(tx.fragment("where_dead_letter_latest"))
+    if which.ended_before is not None:
+        values["ended_before"] = which.ended_before
+        conditions.append(tx.fragment("where_dead_letter_ended"))
     first, last = bounds(which)
     values |= {"first": first, "last": last if before is None else min(before, last)}
-    return " AND ".join([*conditions, tx.fragment("where_dead_letter_ids")]), values
+    conditions.append(tx.fragment("where_dead_letter_ids"))
+    if after is not None:
+        values["after"] = after
+        conditions.append(tx.fragment("where_dead_letter_after"))
+    return " AND ".join(conditions), values

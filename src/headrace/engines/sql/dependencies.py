@@ -15,8 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowRow, find_cycle, parent_end_text
+from headrace.core.jobs.history_texts import PARENT_ADDED, PARENT_RUNS_AGAIN, UNBLOCKED, WAITS_FOR_CHILDREN
 from headrace.core.jobs.records import NewJob, Outcome
 from headrace.core.jobs.states import FINAL, State, Trigger
+from headrace.core.text import counted
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.records import SettleKey
 from headrace.engines.sql.transaction import Transaction
@@ -132,7 +134,7 @@ def _add_edges(edges: Sequence[Dependency], existing: Mapping[str, tuple[int, St
     older = [existing[name] for name in {edge.child for edge in edges} if name in existing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
-        yield _history_step(back, Trigger.UPDATE, State.WAITING, "it waits for a job that was added", now)
+        yield _history_step(back, Trigger.UPDATE, State.WAITING, PARENT_ADDED, now)
         yield Fetch("back_to_waiting", {"seqs": as_json(back), "now": now})
     ended_parents = {existing[edge.parent] for edge in edges if edge.parent in existing}
     completed = sorted(seq for seq, state in ended_parents if state is State.COMPLETED)
@@ -192,7 +194,7 @@ def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[list[i
     freed = _freed.decode((yield Fetch("unblocked", {"seqs": as_json(waiting), "now": now})))
     by_target = _grouped((target, seq) for seq, target in freed)
     for target, seqs in by_target.items():
-        yield _history_step(seqs, Trigger.UNBLOCK, target, "all jobs it waited for have ended", now)
+        yield _history_step(seqs, Trigger.UNBLOCK, target, UNBLOCKED, now)
         yield Fetch("unblock", {"seqs": as_json(seqs), "target": target.value, "now": now})
     effects.work |= bool(freed)  # also for jobs due later: a worker needs to know the time
     return by_target.get(State.COMPLETED, [])
@@ -212,10 +214,10 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
         yield Fetch("unhold_children", batch)
         found = _revivable.decode((yield Fetch("revivable", batch)))
         for name, seqs in _grouped((name, seq) for seq, name in found).items():
-            yield _history_step(seqs, Trigger.REVIVE, State.WAITING, f"its parent {name} is to run again", now)
+            yield _history_step(seqs, Trigger.REVIVE, State.WAITING, PARENT_RUNS_AGAIN % name, now)
         level = [seq for seq, _ in found]
         if level:
-            yield Fetch("wait_again", {"seqs": as_json(level)})
+            yield Fetch("wait_again", {"seqs": as_json(level), "now": now})
             yield Fetch("hold_again", {"seqs": as_json(level)})
 
 
@@ -310,8 +312,8 @@ def _effective_outcome(outcome: Outcome, blocks: int) -> Outcome:
     blocks += len([edge for edge in outcome.edges if edge.child == outcome.id])
     if not blocks:
         return outcome
-    jobs = "1 job" if blocks == 1 else f"{blocks} jobs"
-    return replace(outcome, state=State.WAITING, reason=f"its own run is over; it waits for {jobs}")
+    jobs = counted(blocks, "job")
+    return replace(outcome, state=State.WAITING, reason=WAITS_FOR_CHILDREN % jobs)
 
 
 def _spawn(outcome: Outcome, now: int, unchecked: list[int]) -> Steps[Wakeups]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -27,51 +27,48 @@ class SqlDocumentStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
-        values = {"kind": kind, "keys": as_json(keys)}
-        return _documents.decode(self._database.read(lambda tx: tx.fetch("documents", **values))) if keys else []
-
-    def browse(
-        self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
+    def get(
+        self,
+        kind: str,
+        keys: Sequence[str] | None = None,
+        *,
+        first: str = "",
+        last: str | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
     ) -> list[Document]:
+        if keys is not None:
+            found = self._fetch("documents", kind=kind, keys=as_json(keys)) if keys else []
+            return found[::-1] if newest_first else found
         statement = ("browse_back" if newest_first else "browse") + ("" if last is None else "_to")
-        values: dict[str, Any] = {"kind": kind, "first": first, "limit": limit}
-        if last is not None:
-            values["last"] = last
+        end = {} if last is None else {"last": last}
+        return self._fetch(statement, kind=kind, first=first, limit=limit, **end)
+
+    def _fetch(self, statement: str, **values: Any) -> list[Document]:
         return _documents.decode(self._database.read(lambda tx: tx.fetch(statement, **values)))
 
-    def put(self, documents: Sequence[Document]) -> bool:
+    def put(self, documents: Sequence[Document], delete: Sequence[Document] = ()) -> bool:
         new = _in_order(document for document in documents if not document.version)
         old = _in_order(document for document in documents if document.version)
 
-        def store(tx: Transaction) -> int:
-            stored = tx.run("replace_documents", p=as_json(old)) if old else 0
-            return stored + (tx.run("add_documents", p=as_json(new)) if new else 0)
+        gone = _in_order(delete)
+        parts = (("replace_documents", old), ("add_documents", new), ("remove_documents", gone))
 
-        return self._all_or_none(store, len(documents))
+        def store(tx: Transaction) -> None:
+            if sum(tx.run(statement, p=as_json(part)) for statement, part in parts if part) != expected:
+                raise _Outdated
 
-    def remove(self, documents: Sequence[Document]) -> bool:
-        gone = as_json(_in_order(documents))
-        return self._all_or_none(lambda tx: tx.run("remove_documents", p=gone), len(documents))
-
-    def drop(self, kind: str, before: str, limit: int) -> int:
-        return self._database.write(lambda tx: tx.run("drop_documents", kind=kind, before=before, limit=limit))
+        expected = len(documents) + len(delete)
+        try:
+            if expected:
+                self._database.write(store)
+        except _Outdated:
+            return False
+        return True
 
     def kinds(self, prefix: str = "") -> list[str]:
         found = _names.decode(self._database.read(lambda tx: tx.fetch("kinds_of_documents")))
         return [kind for kind in found if kind.startswith(prefix)]
-
-    def _all_or_none(self, act: Callable[[Transaction], int], expected: int) -> bool:
-        def check_all(tx: Transaction) -> None:
-            if act(tx) != expected:
-                raise _Outdated
-
-        try:
-            if expected:
-                self._database.write(check_all)
-        except _Outdated:
-            return False
-        return True
 
 
 def _in_order(documents: Iterable[Document]) -> list[Document]:

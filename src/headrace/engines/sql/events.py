@@ -23,14 +23,12 @@ class SqlEventStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
+    def read(self, after: str | None, limit: int, *, newest_first: bool = False) -> list[tuple[str, list[EventGroup]]]:
+        statement = "read_events_back" if newest_first else "read_events"
         cursor, place = ("0", None) if after is None else page_of(after)
         inside = int(place is not None)
-        rows = self._database.read(lambda tx: tx.fetch("read_events", after=cursor, inside=inside, limit=limit))
+        rows = self._database.read(lambda tx: tx.fetch(statement, after=cursor, inside=inside, limit=limit))
         return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(rows)]
-
-    def last(self) -> str:
-        return str(self._database.read(lambda tx: tx.fetch("last_event")))
 
     def append(self, groups: Sequence[EventGroup]) -> None:
         if groups:

@@ -7,19 +7,18 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.transaction import Database, Transaction
 
-_parent_results, _edges = Rows(ParentResult), Rows(Dependency)
+_edges = Rows(Dependency)
 
 
 @timed_part
 class SqlFlowStore:
-    """Reads flows, dependencies and the results of parents."""
+    """Reads flows and dependencies."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -30,9 +29,6 @@ class SqlFlowStore:
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
         found = self._fetch("flows", limit=limit, before=before, ids=as_json(ids))
         return msgspec.json.decode(found, type=list[FlowSummary])
-
-    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        return _parent_results.decode(self._fetch("parent_results", ids=as_json(ids)))
 
     def _fetch(self, statement: str, **values: Any) -> Any:
         def read(tx: Transaction) -> Any:

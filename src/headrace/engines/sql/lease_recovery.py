@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from headrace.core.events.log import EventGroup, page
-from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
+from headrace.core.jobs.fingerprint import CRASH_LOOP
+from headrace.core.jobs.history_texts import EXPIRED
 from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.jobs.records import Lease, ReapedJob
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.shared import liveness_file
-from headrace.engines.shared.decisions import crash_loop_message
+from headrace.engines.shared.lease_decisions import (
+    AGAIN,
+    CRASHES,
+    ERROR_TYPE,
+    LOST,
+    NOT_BEGUN,
+    NOT_SETTLED,
+    UNKNOWN,
+    ExpiredLease,
+    Recovery,
+    lost_error,
+    recover,
+)
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies
 from headrace.engines.sql.events import append_events
 from headrace.engines.sql.records import DeadLetterInsert
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import is_arriving
-
-
-class ExpiredLease(NamedTuple):
-    """A job whose worker is gone. `crashes` does not count this one."""
-
-    seq: int
-    worker: str
-    has_attempts: bool
-    crashes: int
-
 
 _END = 1 << 62  # no lease is longer
 _overdue = msgspec.json.Decoder(list[ExpiredLease])
@@ -83,18 +86,19 @@ def _reap(
         # Dependents of these jobs may not have been copied yet. Checked after the read: a copy could begin in between.
         if rows and is_arriving(tx.fetch("store_status")):
             return None
-        unbegun, unsettled, again, failed, crash_loops = _classify(rows, dead, max_crashes)
-        _release(tx, [row.seq for row in unbegun], "its worker died before it began", now)
-        _release(tx, [row.seq for row in unsettled], "its worker died before its end was stored", now)
-        _expire(tx, again, State.PENDING, now, "recovered")
-        _expire(tx, failed, State.FAILED, now, "attempts used up", WORKER_LOST, dead_letters)
-        _expire(tx, crash_loops, State.FAILED, now, "its workers die again and again", CRASH_LOOP, dead_letters)
+        found: dict[Recovery, list[ExpiredLease]] = {}
+        for row in rows:
+            found.setdefault(recover(row, dead.get(row.worker), max_crashes), []).append(row)
+        for recovery in (NOT_BEGUN, NOT_SETTLED):
+            _release(tx, [row.seq for row in found.get(recovery, ())], recovery.detail, now)
+        for recovery in (AGAIN, LOST, CRASHES):
+            _expire(tx, found.get(recovery, []), recovery, now, dead_letters)
         if len(rows) < limit:
             gone = [worker for worker in dead if tx.run("unregister_workers", ids=as_json([worker]))]
             if gone:
                 append_events(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
         return _reaped_jobs(tx, rows), dependencies.propagate_failures(
-            tx, [row.seq for row in (*failed, *crash_loops)], now
+            tx, [row.seq for recovery in (LOST, CRASHES) for row in found.get(recovery, ())], now
         )
 
     # The usual case needs no write lock.
@@ -108,7 +112,7 @@ def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease
 
     def release(tx: Transaction) -> list[str]:
         seqs = _numbers.decode(tx.fetch("lock_unknown_claims", worker=worker, lease=as_json(held)))
-        _release(tx, seqs, "its claim never reached the worker", now)
+        _release(tx, seqs, UNKNOWN.detail, now)
         return _names.decode(tx.fetch("ids_of", seqs=as_json(seqs)))
 
     released = database.write(release)
@@ -117,68 +121,43 @@ def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease
     return released
 
 
-def _classify(
-    rows: list[ExpiredLease], dead: Mapping[str, set[int]], max_crashes: int | None
-) -> tuple[list[ExpiredLease], ...]:
-    """The jobs that were not begun; had ended; may run again; may not; and that crash their workers."""
-    unbegun, unsettled, again, failed, crash_loops = [], [], [], [], []
-    for row in rows:
-        begun = dead.get(row.worker)
-        if begun is not None and row.seq not in begun and -row.seq not in begun:
-            unbegun.append(row)
-        elif begun is not None and -row.seq in begun and row.has_attempts:
-            unsettled.append(row)  # it did not crash its worker
-        elif max_crashes is not None and row.crashes + 1 >= max_crashes:
-            crash_loops.append(row)
-        elif row.has_attempts:
-            again.append(row)
-        else:
-            failed.append(row)
-    return unbegun, unsettled, again, failed, crash_loops
-
-
 def _expire(
     tx: Transaction,
     rows: list[ExpiredLease],
-    target: State,
+    recovery: Recovery,
     now: int,
-    detail: str,
-    reason: str | None = None,
     dead_letters: bool | Collection[str] = True,
 ) -> None:
     if not rows:
         return
     lost: dict[str, Any] = {"seqs": as_json([row.seq for row in rows]), "now": now}
-    tx.run("record_lost", **lost, target=target.value, detail=detail)
-    if reason is not None and opens_dead_letter(dead_letters, reason):
-        tx.run("add_dead_letters", now=now, b=as_json(_dead_letter_inserts(tx, rows, reason)))
-    tx.run("expire_lease", **lost, target=target.value, reason=reason)
+    tx.run("record_lost", **lost, target=recovery.target.value, detail=recovery.detail)
+    if recovery.reason is not None and opens_dead_letter(dead_letters, recovery.reason):
+        tx.run("add_dead_letters", now=now, b=as_json(_dead_letter_inserts(tx, rows, recovery.reason)))
+    tx.run("expire_lease", **lost, target=recovery.target.value, reason=recovery.reason)
 
 
 def _dead_letter_inserts(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:
-    tasks = dict(_named.decode(tx.fetch("tasks_of", seqs=as_json([row.seq for row in rows]))))
-    if reason == WORKER_LOST:
-        message = "the worker died or let its lease run out"
-        return [
-            DeadLetterInsert(row.seq, reason, "WorkerLost", message, fingerprint_of_lost(tasks[row.seq], reason))
-            for row in rows
-        ]
+    seqs = as_json([row.seq for row in rows])
+    tasks = dict(_named.decode(tx.fetch("tasks_of", seqs=seqs)))
     crash_log: dict[int, list[tuple[int, str]]] = {}
-    for seq, at, worker in _crashes.decode(tx.fetch("crashes_of", seqs=as_json([row.seq for row in rows]))):
-        crash_log.setdefault(seq, []).append((at, worker or "unknown"))
+    if reason == CRASH_LOOP:
+        for seq, at, worker in _crashes.decode(tx.fetch("crashes_of", seqs=seqs)):
+            crash_log.setdefault(seq, []).append((at, worker or "unknown"))
     dead_letter_inserts = []
     for row in rows:
-        crashes = crash_log[row.seq][-row.crashes - 1 :]  # crashes before a revival do not count
-        message = crash_loop_message([worker for _, worker in crashes])
-        digest = fingerprint_of_lost(tasks[row.seq], reason)
-        dead_letter_inserts.append(DeadLetterInsert(row.seq, reason, "WorkerLost", message, digest, as_json(crashes)))
+        crashes = crash_log.get(row.seq, [])[-row.crashes - 1 :]  # crashes before a revival do not count
+        error = lost_error(tasks[row.seq], reason, [worker for _, worker in crashes])
+        dead_letter_inserts.append(
+            DeadLetterInsert(row.seq, reason, ERROR_TYPE, error.message, error.fingerprint, as_json(crashes))
+        )
     return dead_letter_inserts
 
 
 def _release(tx: Transaction, seqs: list[int], detail: str, now: int) -> None:
     if seqs:
         record_moves(tx, seqs, Trigger.RELEASE, State.PENDING, detail, now)
-        tx.run("release", seqs=as_json(seqs))
+        tx.run("release", seqs=as_json(seqs), now=now)
 
 
 def _reaped_jobs(tx: Transaction, rows: list[ExpiredLease]) -> list[ReapedJob]:
@@ -197,7 +176,7 @@ def cancel_expired(tx: Transaction, now: int, limit: int) -> tuple[int, dependen
     seqs = _numbers.decode(tx.fetch("lock_expired", now=now, limit=limit))
     if not seqs:
         return 0, dependencies.Wakeups()
-    record_moves(tx, seqs, Trigger.EXPIRE, State.CANCELLED, "expired before it started", now)
+    record_moves(tx, seqs, Trigger.EXPIRE, State.CANCELLED, EXPIRED, now)
     tx.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
     effects = dependencies.propagate_failures(tx, seqs, now)
     effects.done = True

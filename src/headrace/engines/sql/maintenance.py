@@ -32,6 +32,7 @@ from headrace.core.queues.limits import is_damaged
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.shared.sql_files import most as at_most
+from headrace.engines.shared.unmet_needs import NeedyLane, needs_findings
 from headrace.engines.sql.dead_letters import add_dead_letter
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.transaction import Database, Transaction
@@ -42,6 +43,7 @@ _names = msgspec.json.Decoder(list[str])
 _counts = msgspec.json.Decoder(tuple[int, int, int, int])
 _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
 _lanes = msgspec.json.Decoder(list[tuple[int, str]])
+_needy_lanes = msgspec.json.Decoder(list[NeedyLane])
 _workers = Rows(WorkerRow)
 _rows = Rows(JobRow)
 _JOB_TABLES = ("history", "logs", "steps", "tags", "dependencies")
@@ -52,20 +54,21 @@ _DROP_BATCH_SIZE = 1000
 def inspect(database: Database, now: int) -> list[Finding]:
     """Findings about the contents of the tables."""
 
-    def count(tx: Transaction) -> IntegrityCounts:
+    def count(tx: Transaction) -> tuple[IntegrityCounts, list[NeedyLane]]:
         strays, unreaped, overdue, forlorn = _counts.decode(
             tx.fetch("integrity_counts", late=now - LATE, limit=_MAX_COUNTED)
         )
         orphans = {what: len(_owners.decode(tx.fetch(f"orphan_{what}", limit=_MAX_COUNTED))) for what in _JOB_TABLES}
         integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(tx.fetch("workers")))
         if tx.fetch("store_status"):  # no worker runs here, and the copy may be incomplete
-            return integrity_counts
+            return integrity_counts, []
         integrity_counts.damaged = len(_in_damaged_lanes(tx))
         orphans["flows"] = len(_names.decode(tx.fetch("orphan_flows", limit=_MAX_COUNTED)))
         integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
-        return integrity_counts
+        return integrity_counts, _needy_lanes.decode(tx.fetch("lanes_needing"))
 
-    return findings_of(database.read(count), now)
+    integrity_counts, needy_lanes = database.read(count)
+    return [*findings_of(integrity_counts, now), *needs_findings(needy_lanes, integrity_counts.workers, now)]
 
 
 def repair(database: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:

@@ -7,22 +7,12 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import DELETED, Dependency
 from headrace.core.jobs.details import JobDetails
-from headrace.core.jobs.records import (
-    Filter,
-    HistoryRow,
-    JobRow,
-    JobRowPage,
-    JobUpdate,
-    LogLine,
-    QueueCount,
-    QueueRow,
-    WorkerRow,
-)
+from headrace.core.jobs.queue_rules import QueueRow, StoreRules, TaskRow, task_rules
+from headrace.core.jobs.records import Filter, HistoryRow, JobRow, JobRowPage, JobUpdate, LogLine, QueueCount, WorkerRow
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger, sources
 from headrace.core.jobs.steps import Step
 from headrace.core.queues.limits import QueuedJob, round_robin
@@ -39,10 +29,10 @@ from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import refuse_if_closed, run
 
 _rows = Rows(JobRow)
-_parent_results = Rows(ParentResult)
 _heads = Rows(QueuedJob)
 _queue_counts, _history_rows, _lines, _steps = Rows(QueueCount), Rows(HistoryRow), Rows(LogLine), Rows(Step)
 _queues, _workers, _edges = Rows(QueueRow), Rows(WorkerRow), Rows(Dependency)
+_tasks = msgspec.json.Decoder(list[tuple[str, str]])
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -141,8 +131,12 @@ class SqlQueries:
 
     # -- queues and workers
 
-    def queues(self) -> list[QueueRow]:
-        return _queues.decode(self._fetch("queues"))
+    def rules(self) -> StoreRules:
+        def read(tx: Transaction) -> StoreRules:
+            tasks = [TaskRow(name, task_rules(rules)) for name, rules in _tasks.decode(tx.fetch("tasks"))]
+            return StoreRules(_queues.decode(tx.fetch("queues")), tasks)
+
+        return self._database.read(read)
 
     def pause_queue(self, name: str, paused: bool) -> None:
         now = self._database.at(None)
@@ -222,7 +216,7 @@ def _update_job(tx: Transaction, job_id: str, changes: JobUpdate, by: str | None
     source = State(tx.fetch("state_of", seq=seqs[0]))
     target = state_after(source, changes.run_at, at)
     record_moves(tx, seqs, Trigger.UPDATE, target, changes.format_changes() + actor_suffix(by), at)
-    tx.run("update_job", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
+    tx.run("update_job", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs), now=at)
     return True
 
 

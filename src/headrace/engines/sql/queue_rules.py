@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules, task_rules
-from headrace.core.queues.limits import needs_of
+from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, TaskRules
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.limited_claim import bucket_of
 from headrace.engines.sql.transaction import Database, Transaction
 
+_running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
+_buckets = msgspec.json.Decoder(list[tuple[str, int]])
 _ASSIGN_BATCH_SIZE = 20_000  # numbers of jobs, most of them likely of other tasks
 
 
@@ -55,22 +56,16 @@ class SqlRuleStore:
             lambda tx: tx.run("assign_lanes", task=task, lane_limit=lane_limit, after=after, until=until)
         )
 
-    def tasks(self) -> list[TaskRow]:
-        found = msgspec.json.decode(self._fetch("tasks"), type=list[tuple[str, str]])
-        return [TaskRow(name, task_rules(rules)) for name, rules in found]
+    def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
+        at = self._database.at(now)
+        queues = {bucket_of(rate, "queue", name): name for name, rate in (rates or {}).items()}
 
-    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
-        found = self._fetch("running", now=self._database.at(now))
-        return msgspec.json.decode(found, type=list[tuple[str, str, str, int]])
+        def read(tx: Transaction) -> LimitState:
+            buckets = _buckets.decode(tx.fetch("rate_buckets", names=as_json(list(queues)))) if queues else []
+            full_at = {queues[bucket]: moment for bucket, moment in buckets}
+            return LimitState(_running.decode(tx.fetch("running", now=at)), full_at)
 
-    def rate_state(self, rates: Mapping[str, Rate]) -> dict[str, int]:
-        queues = {bucket_of(rate, "queue", name): name for name, rate in rates.items()}
-        found = self._fetch("rate_buckets", names=as_json(list(queues)))
-        return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(found, type=list[tuple[str, int]])}
-
-    def lanes_needing(self) -> list[tuple[str, str, int, str]]:
-        found = msgspec.json.decode(self._fetch("lanes_needing"), type=list[tuple[str, str, int, str]])
-        return sorted(lane for lane in found if needs_of(lane[1]))
+        return self._database.read(read)
 
     def _fetch(self, statement: str, **values: Any) -> Any:
         def read(tx: Transaction) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from headrace.core.codec.result_refs import ParentResult
 from headrace.core.dead_letters.records import DeadLetterResolution, RequeueChange
 from headrace.core.documents import Document
 from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.queue_rules import QueueRow
 from headrace.core.jobs.records import (
     Claim,
     DeadLetterRow,
@@ -19,14 +19,12 @@ from headrace.core.jobs.records import (
     LogLine,
     NewJob,
     Outcome,
-    QueueRow,
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import UniqueCondition
 from headrace.core.queues.limits import QueuedJob
 from headrace.core.retention.archive import ArchiveRow
-from headrace.core.retention.lifecycle import PolicyRow
 from headrace.core.schedules.records import Occurrence
 
 
@@ -98,6 +96,12 @@ def _with_job_id(name: str, record: type[Struct]) -> type[Struct]:
     return msgspec.defstruct(name, [("job_id", str), *fields], array_like=True, frozen=True)
 
 
+def _without_number(name: str, record: type[Struct]) -> type[Struct]:
+    """The record of a job without its number, which each store gives itself."""
+    fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__ if field != "seq"]
+    return msgspec.defstruct(name, fields, array_like=True, frozen=True)
+
+
 _ALL = (
     ArchiveRow,
     Dependency,
@@ -106,7 +110,6 @@ _ALL = (
     DeadLetterResolution,
     Completion,
     DeadLetterRow,
-    ParentResult,
     HistoryRow,
     FlowRow,
     QueuedJob,
@@ -124,18 +127,20 @@ _ALL = (
     UniqueLookup,
     DocumentRow,
     Step,
-    PolicyRow,
     HistoryText,
     WorkerRow,
     _numbered("Replacement", NewJob),
+    _without_number("ImportedJob", JobRow),
     _with_job_id("ImportedHistoryRow", HistoryRow),
     _with_job_id("ImportedLogLine", LogLine),
     _with_job_id("ImportedStep", Step),
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
-# The files of statements, in every engine.
-FILES = (
-    *("store", "insert", "unique", "queue_rules", "claim", "limits", "settle", "leases", "steps", "dependencies"),
-    *("moves", "queries", "search", "workers", "schedules", "documents", "dead_letters", "events", "staleness"),
-    *("retention", "maintenance", "transfer"),
+# Macros that both engines write alike. Every change of a job's state sets these columns.
+MACROS = {"next_version": "version = version + 1, updated_at = {0}"}
+# The files of statements that SQLite and PostgreSQL share, in the folder `sql` beside this file.
+COMMON = (
+    *("dead_letters", "schedules", "documents", "retention", "staleness", "maintenance", "dependencies", "search"),
+    *("queries", "queue_rules", "unique", "steps", "transfer", "workers", "store", "moves", "leases", "limits"),
+    *("events",),
 )

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from headrace.core.damaged_records import read
 from headrace.core.events.log import fired, page
-from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow, damaged
+from headrace.core.schedules.records import DueSchedules, Occurrence, ScheduleFire, ScheduleRow, damaged
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
@@ -36,15 +36,11 @@ class SqlScheduleStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def all(self) -> list[ScheduleRow]:
-        return _schedules(self._database.read(lambda tx: tx.fetch("schedules")))
+    def get(self, ids: Sequence[str] | None = None) -> list[ScheduleRow]:
+        def read_them(tx: Transaction) -> Any:
+            return tx.fetch("all_schedules") if ids is None else tx.fetch("schedules", ids=as_json(ids))
 
-    def count(self) -> int:
-        return int(self._database.read(lambda tx: tx.fetch("count_schedules")))
-
-    def get(self, schedule_id: str) -> ScheduleRow | None:
-        found = _schedules(self._database.read(lambda tx: tx.fetch("schedule", id=schedule_id)))
-        return found[0] if found else None
+        return _schedules(self._database.read(read_them))
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         put = self._database.write(lambda tx: _add(tx, row) if new else _put(tx, row))
@@ -64,13 +60,14 @@ class SqlScheduleStore:
             self._database.ring("schedules")
         return deleted
 
-    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+    def due(self, limit: int, now: int | None = None) -> DueSchedules:
         at = self._database.at(now)
-        return _schedules(self._database.read(lambda tx: tx.fetch("due_schedules", now=at, limit=limit)))
 
-    def next_due(self) -> int | None:
-        due: int | None = self._database.read(lambda tx: tx.fetch("next_due"))
-        return due
+        def read_them(tx: Transaction) -> DueSchedules:
+            rows = _schedules(tx.fetch("due_schedules", now=at, limit=limit)) if limit > 0 else []
+            return DueSchedules(rows, tx.fetch("next_due"))
+
+        return self._database.read(read_them)
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         def fire_them(tx: Transaction) -> list[bool]:

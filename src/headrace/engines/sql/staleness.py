@@ -1,4 +1,4 @@
-"""Staleness in a SQL database: lifecycle policies of tasks and queues, and jobs by their age in a state."""
+"""Staleness in a SQL database: jobs by their age in a state."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.core.damaged_records import DAMAGE, read_or
+from headrace.core.damaged_records import DAMAGE
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
 from headrace.core.retention.staleness import AgeQuery, JobAge, JobAgePage, StaleAction
 from headrace.engines.shared.damaged_records import record_from, valid_values
 from headrace.engines.shared.operation_timing import timed_part
@@ -17,8 +16,6 @@ from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.mark_stale import mark_stale
 from headrace.engines.sql.transaction import Database, Transaction
 
-_policies = msgspec.json.Decoder(list[tuple[str, str, str, str]])
-_policy = msgspec.json.Decoder(StoredPolicy)
 _Column = list[str] | None  # None if there are no jobs
 _Moments = list[int] | None
 _columns = msgspec.json.Decoder(list[list[Any] | None])
@@ -58,29 +55,10 @@ _PENDING_FROM, _PENDING_START = 3, 6
 
 @timed_part
 class SqlStalenessStore:
-    """Reads and writes policies, finds old jobs and applies staleness decisions."""
+    """Finds old jobs and applies staleness decisions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def policies(self) -> list[PolicyRow]:
-        found = _policies.decode(self._database.read(lambda tx: tx.fetch("policies")))
-        return [_row(*fields) for fields in found]
-
-    def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
-        def declare(tx: Transaction) -> None:
-            tx.run("declare_policy", t=as_json(rows))
-            tx.run("drop_empty_policies")
-
-        if rows:
-            self._database.write(declare)
-
-    def override_policy(self, kind: Kind, name: str, policy: StoredPolicy | None) -> None:
-        def order(tx: Transaction) -> None:
-            tx.run("override_policy", t=as_json([PolicyRow(kind, name, override=policy or StoredPolicy())]))
-            tx.run("drop_empty_policies")
-
-        self._database.write(order)
 
     def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         def read(tx: Transaction) -> JobAgePage:
@@ -108,11 +86,6 @@ def _ages_in(text: str) -> list[JobAge]:
         rows = zip(*(column or () for column in _columns.decode(text)), strict=True)
         return [record_from(JobAge, valid_values(JobAge, row)) for row in rows]
     return [JobAge(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
-
-
-def _row(kind: str, name: str, *stored: str) -> PolicyRow:
-    declared, override = (read_or(_policy.decode, text, StoredPolicy()) for text in stored)
-    return PolicyRow("queue" if kind == "queue" else "task", name, declared, override)
 
 
 def _scan(tx: Transaction, query: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:

@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 
 from headrace.core.damaged_records import stored_tags
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.schedules.records import Occurrence
@@ -24,7 +25,6 @@ from headrace.errors import HeadraceError, StoreMoved
 
 _rows = Rows(JobRow)
 _history_rows, _steps, _lines = NumberedRows(HistoryRow), NumberedRows(Step), NumberedRows(LogLine)
-_dead_letters = Rows(DeadLetterRow)
 _names = msgspec.json.Decoder(list[str])
 _store_status = msgspec.json.Decoder(StoreStatus)
 
@@ -101,7 +101,7 @@ class SqlTransfer:
                 return 0
             jobs = [job_export.job for job_export in fresh]
             tx.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
-            added = tx.run("import_jobs", r=as_json(jobs))
+            added = tx.run("import_jobs", r=as_json([msgspec.structs.astuple(job)[1:] for job in jobs]))
             if tagged := [
                 msgspec.structs.replace(job, payload="", result=None) for job in jobs if stored_tags(job.tags)
             ]:
@@ -129,11 +129,6 @@ class SqlTransfer:
         if len(job_exports) == 1:
             return 0
         return sum(self._import_jobs([job_export], origin) for job_export in job_exports)
-
-    def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
-        return _dead_letters.decode(
-            self._database.read(lambda tx: tx.fetch("export_dead_letters", after=after, limit=limit))
-        )
 
     def _import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         def store(tx: Transaction) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from headrace.core.jobs.history_texts import REPLACED, RESCHEDULED
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import StoreStatus
@@ -177,7 +178,7 @@ def _change(changes: list[JobReplacement], now: int) -> Steps[None]:
     if reschedules := _numbered([change for change in changes if not change.replaces_all]):
         yield Fetch("reschedule_jobs", {"p": as_json(reschedules), "now": now})
     if replacements := _numbered([change for change in changes if change.replaces_all]):
-        yield Fetch("replace_jobs", {"p": as_json(replacements)})
+        yield Fetch("replace_jobs", {"p": as_json(replacements), "now": now})
         yield Fetch("drop_tags", {"seqs": as_json([row[0] for row in replacements])})
         yield Fetch("add_tags", {"p": as_json(replacements)})
         yield Fetch("add_queues_of", {"p": as_json(replacements), "now": now})
@@ -186,7 +187,7 @@ def _change(changes: list[JobReplacement], now: int) -> Steps[None]:
 def _by_target(changes: list[JobReplacement], now: int) -> dict[tuple[str, str], list[int]]:
     groups: dict[tuple[str, str], list[int]] = {}
     for change in changes:
-        detail = "replaced by a newer call" if change.replaces_all else "rescheduled by a newer call"
+        detail = REPLACED if change.replaces_all else RESCHEDULED
         groups.setdefault((change.target(now).value, detail), []).append(change.existing.seq)
     return groups
 

@@ -28,6 +28,7 @@ from headrace.core.retention.archive import (
     Durations,
     Interval,
     Key,
+    PartitionChanges,
     PartitionRow,
     ahead,
     is_past,
@@ -40,11 +41,15 @@ from headrace.core.retention.archive import (
 )
 from headrace.engines.shared.sql_files import as_json, load_statements
 from headrace.engines.sql.records import RECORDS
+from headrace.engines.sqlite.statements import DIALECT
 from headrace.engines.sqlite_file.database import SqliteDatabase, guard_through_forks, scalar
 from headrace.engines.sqlite_file.errors import explained
 from headrace.engines.sqlite_file.writer_lock import WriterLock
 
-SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))
+SQL: dict[str, str] = {
+    **load_statements("headrace.engines.sql", RECORDS, DIALECT, ("archive",)),
+    **load_statements("headrace.engines.sqlite", RECORDS, DIALECT, ("archive",)),
+}
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
 _FILTERS = ("queue", "task", "tag", "since", "until")
 _LOCK_TIMEOUT = 5.0
@@ -107,54 +112,46 @@ class SqliteArchive:
             db.execute("COMMIT")
             return changed
 
-    def prepare(self, now: int, interval: Interval) -> list[str]:
+    def update_partitions(self, now: int, interval: Interval | None, before: int | None) -> PartitionChanges:
         with self._writing():
-            known = set(self._names())
-            missing = [name for name in ahead(now, interval) if name not in known]
-            for name in missing:
-                with self._opened(name, create=True):
-                    pass
-            return missing
+            created = [] if interval is None else self._create(ahead(now, interval))
+            dropped = [] if before is None else self._drop(before)
+        return PartitionChanges(created, [], dropped)  # a file that cannot be created raises
 
-    def failures(self) -> list[str]:
-        return []  # a file that cannot be created raises
+    def _create(self, names: Iterable[str]) -> list[str]:
+        known = set(self._names())
+        missing = [name for name in names if name not in known]
+        for name in missing:
+            with self._opened(name, create=True):
+                pass
+        return missing
 
-    def drop(self, before: int) -> list[str]:
-        with self._writing():
-            dropped = [name for name in self._names() if is_past(name, before)]
-            for name in dropped:
-                # From here on it is gone; its files are removed below, now or by the next call.
-                path = self._path(name)
-                path.rename(path.with_suffix(_GONE))
-            for left in [*self._folder.glob(f"*{_GONE}")]:
-                journal = left.with_name(f"{left.stem}{_SUFFIX}-journal")
-                if not left.with_suffix(_SUFFIX).exists():
-                    journal.unlink(missing_ok=True)
-                left.unlink(missing_ok=True)
-            return dropped
+    def _drop(self, before: int) -> list[str]:
+        dropped = [name for name in self._names() if is_past(name, before)]
+        for name in dropped:
+            # From here on it is gone; its files are removed below, now or by the next call.
+            path = self._path(name)
+            path.rename(path.with_suffix(_GONE))
+        for left in [*self._folder.glob(f"*{_GONE}")]:
+            journal = left.with_name(f"{left.stem}{_SUFFIX}-journal")
+            if not left.with_suffix(_SUFFIX).exists():
+                journal.unlink(missing_ok=True)
+            left.unlink(missing_ok=True)
+        return dropped
 
     # -- reading
-
-    def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
-        values = {"ids": as_json(ids)}
-        newest: dict[str, ArchiveRow] = {}
-        # The id contains the time of creation. A job ends after it, unless a clock is wrong: older files are skipped.
-        created = min((time_of(job_id) or 0 for job_id in ids), default=0)
-        for name in reversed(self._names()) if ids else ():
-            if _end(name) <= created and len(newest) == len(set(ids)):
-                break
-            for row in self._read(name, lambda db: rows_in(db.execute(SQL["archive_get"], values))) or ():
-                known = newest.get(row.id)
-                if known is None or known.finished_at < row.finished_at:
-                    newest[row.id] = row
-        return list(newest.values())
 
     def find(self, which: Filter, limit: int, cursor: str | None = None) -> ArchivePage:
         place = place_of(cursor)
         where, values = _conditions(which, place)
-        text, values = SQL["archive_find"].replace("{where}", where), {**values, "limit": limit + 1}
+        statement = "archive_find_named" if which.ids else "archive_find"
+        text, values = SQL[statement].replace("{where}", where), {**values, "limit": limit + 1}
         rows: list[ArchiveRow] = []
+        # The id contains the time of creation. A job ends after it, unless a clock is wrong: older files are skipped.
+        created = min((time_of(job_id) or 0 for job_id in which.ids or ()), default=0)
         for name in reversed(self._names_for(which)):
+            if which.ids and _end(name) <= created and {row.id for row in rows}.issuperset(which.ids):
+                break
             if place is not None and _begin(name) > place[0]:
                 continue
             # Partitions of several intervals may overlap; those of one interval follow each other.

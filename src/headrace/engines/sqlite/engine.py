@@ -11,12 +11,13 @@ import functools
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.events.log import EventGroup
+from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.outcomes import starts_again
 from headrace.core.jobs.records import (
@@ -33,7 +34,7 @@ from headrace.core.jobs.records import (
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedTransaction
+from headrace.engines.protocol.joined import JoinedInserts
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
@@ -212,7 +213,7 @@ class SqliteEngine:
                 return ExchangeResult([], [], now, tuple(queues), snapshot.weights)
         if _is_past(due, now):
             seqs = scalar(db, SQL["due"], {"now": now, "limit": _DUE_BATCH_SIZE})
-            db.execute(SQL["promote"], {"seqs": seqs})
+            db.execute(SQL["promote"], {"seqs": seqs, "now": now})
             db.execute(SQL["append_move_events"], {"type": "job.promoted", "seqs": seqs, "now": now})
             due, _, _, text = db.execute(SQL["claim_preamble"]).fetchone()
             snapshot = rules_snapshot(text)  # promoted jobs may have lanes
@@ -251,11 +252,12 @@ class SqliteEngine:
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
-    def joined(self, connection: Any) -> JoinedTransaction:
+    @property
+    def joined(self) -> JoinedInserts:
         # Deferred: most programs never use it.
         from headrace.engines.sqlite.joined import SqliteJoined
 
-        return SqliteJoined(self, self._commit_watcher, connection)
+        return SqliteJoined(self, self._commit_watcher)
 
     @functools.cached_property
     def archive(self) -> SqliteArchive:
@@ -336,9 +338,13 @@ class SqliteEngine:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
 
-    def migrate(self) -> list[str]:
+    def migrate(self, *, dry_run: bool = False) -> MigrationResult:
+        if dry_run:
+            with self.store.reading() as db:
+                return MigrationResult(schema.version_of(db), schema.CURRENT, [])
         with self.store.writing() as db:
-            return schema.migrate(db, str(self.store.path), self.clock.now())
+            found = schema.version_of(db)
+            return MigrationResult(found, schema.CURRENT, schema.migrate(db, str(self.store.path), self.clock.now()))
 
     def close(self) -> None:
         self._commit_watcher.close()

@@ -50,25 +50,26 @@ class SqliteJoinedHost(Protocol):
 
 
 class SqliteJoined:
-    """A caller's connection, for jobs in its transaction."""
+    """Inserts jobs in the transaction of a caller's connection."""
 
-    def __init__(self, host: SqliteJoinedHost, commit_watcher: CommitWatcher, connection: Any) -> None:
+    def __init__(self, host: SqliteJoinedHost, commit_watcher: CommitWatcher) -> None:
         self._host = host
         self._commit_watcher = commit_watcher
-        self._connection = connection
 
     def insert(
         self,
+        connection: Any,
         jobs: Sequence[NewJob],
         *,
         unique: Sequence[UniqueRule | None] = (),
         edges: Sequence[Dependency] = (),
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
-        return self._store(borrowed_sqlite(self._connection, self._host.url), DecidedInsert(jobs, unique, edges, flow))
+        return self._store(borrowed_sqlite(connection, self._host.url), DecidedInsert(jobs, unique, edges, flow))
 
     async def ainsert(
         self,
+        connection: Any,
         jobs: Sequence[NewJob],
         *,
         unique: Sequence[UniqueRule | None] = (),
@@ -76,7 +77,7 @@ class SqliteJoined:
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
         insert = DecidedInsert(jobs, unique, edges, flow)
-        borrowed = async_borrowed_sqlite(self._connection, self._host.url)
+        borrowed = async_borrowed_sqlite(connection, self._host.url)
         return await borrowed.share(lambda inner: self._store(inner, insert))
 
     def _store(self, borrowed: BorrowedSqlite, insert: DecidedInsert) -> list[InsertResult]:

@@ -17,11 +17,13 @@ from typing import Protocol
 import msgspec
 
 from headrace.core.health.findings import (
+    Effort,
     Finding,
     MaintenanceKind,
+    MaintenanceResult,
     RecordKind,
     StoragePart,
-    StoreLoad,
+    StoreFacts,
     TrimResult,
     WriteContention,
     add_pressure,
@@ -31,12 +33,11 @@ from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import maintenance
 from headrace.engines.sql.transaction import Database
-from headrace.engines.sqlite import copy_files, damaged_ids, health, schema
+from headrace.engines.sqlite import copy_files, damaged_ids, health
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
 from headrace.engines.sqlite_file.errors import explained
 
-_names = msgspec.json.Decoder(list[str])
 _pressures = msgspec.json.Decoder(list[WriteContention])
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
@@ -94,31 +95,19 @@ class SqliteMaintenance:
     def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.trim_history(self._engine, what, most, after, limit)
 
-    def facts(self) -> dict[str, str | int]:
-        self._engine.prepare()
-        return health.facts(self._store)
-
-    def schema(self) -> tuple[int, int]:
-        with self._store.reading() as db:
-            return schema.version_of(db), schema.CURRENT
-
-    def store_load(self, now: int | None = None) -> StoreLoad:
+    def facts(self, now: int | None = None) -> StoreFacts:
         self._engine.prepare()
         with self._store.reading() as db:
             busy = late_share(health.pressure(db), self._engine.at(now))
-        return StoreLoad(health.size_of(self._store, "") + health.size_of(self._store, "-wal"), busy)
+            schedules = int(scalar(db, SQL["count_schedules"]))
+        size = health.size_of(self._store, "") + health.size_of(self._store, "-wal")
+        return StoreFacts(health.facts(self._store), size, schedules, busy)
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
         return health.storage(self._store, pattern, limit)
 
     # -- the log and the space
-
-    def checkpoint(self) -> dict[str, int]:
-        self._engine.prepare()
-        before = health.size_of(self._store, "-wal")
-        self._shorten_log()
-        return {"log_before": before, "log_after": health.size_of(self._store, "-wal")}
 
     def _shorten_log(self) -> None:
         # Most of it without a lock. Truncating needs the write lock, and does not wait for readers.
@@ -130,18 +119,20 @@ class SqliteMaintenance:
             finally:
                 db.execute(f"PRAGMA busy_timeout={self._store.lock_timeout_ms}")
 
-    def optimize(self, *, full: bool = False) -> dict[str, int]:
-        self._engine.prepare()
-        before = health.size_of(self._store, "")
-        if full:
+    def _do_all(self, kinds: Collection[MaintenanceKind], full: bool) -> dict[str, int]:
+        what, suffix = ("log", "-wal") if set(kinds) == {"checkpoint"} else ("size", "")
+        before = health.size_of(self._store, suffix)
+        if "vacuum" in kinds and full:
             with self._store.alone() as db:
                 db.execute("VACUUM")
-        else:
+        elif "vacuum" in kinds:
             while self._free_some_pages():
                 time.sleep(_COPY_PAUSE)
-        self._analyze()
-        self._shorten_log()
-        return {"size_before": before, "size_after": health.size_of(self._store, "")}
+        if "optimize" in kinds:
+            self._analyze()
+        if "checkpoint" in kinds:
+            self._shorten_log()
+        return {f"{what}_before": before, f"{what}_after": health.size_of(self._store, suffix)}
 
     def _analyze(self) -> None:
         with self._store.alone() as db:
@@ -165,17 +156,19 @@ class SqliteMaintenance:
             free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")
         return 0 if only_if_many and (free < _FREE_PAGES or free < _FREE_SHARE * pages) else int(free)
 
-    # -- in small pieces
-
-    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
+    def maintain(
+        self, kinds: Collection[MaintenanceKind], effort: Effort = "due", now: int | None = None
+    ) -> MaintenanceResult:
         self._engine.prepare()
+        if effort != "due":
+            return MaintenanceResult(sizes=self._do_all(kinds, effort == "full"))
         at = self._engine.at(now)
         self._report_contention(at)
         if "checkpoint" in kinds and self._log_is_long():
             self._shorten_log()
         if "optimize" in kinds and self._is_to_be_analyzed(at):
             self._analyze()
-        return "vacuum" in kinds and self._free_some_pages(only_if_many=True)
+        return MaintenanceResult("vacuum" in kinds and self._free_some_pages(only_if_many=True))
 
     def _log_is_long(self) -> bool:
         size = health.size_of(self._store, "-wal")
@@ -225,7 +218,7 @@ class SqliteMaintenance:
             finally:
                 db.execute("ROLLBACK")
 
-    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+    def restore(self, path: Path, copy: Callable[[], object], *, replace: bool = False) -> None:
         with copy_files.reading(path) as source, self._store.alone() as db:
             source.backup(db)
         self._engine.start_over()
@@ -235,10 +228,3 @@ class SqliteMaintenance:
             db.execute(SQL["drop_write_contention"])
             db.execute(SQL["drop_archive"])
         self._shorten_log()
-
-    def clear(self) -> None:
-        self._engine.prepare()
-        with self._store.writing() as db:
-            for table in _names.decode(scalar(db, SQL["emptied_tables"])):
-                db.execute(f'DELETE FROM "{table}"')
-        self._engine.start_over()

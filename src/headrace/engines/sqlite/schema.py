@@ -10,7 +10,7 @@ import sqlite3
 from headrace.engines.shared.decisions import newer_layout, unreleased_layout
 from headrace.engines.shared.sql_files import Migration, load_migrations, load_statements
 from headrace.engines.sql.records import RECORDS
-from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.statements import DIALECT, SQL
 
 MIGRATIONS: list[Migration] = load_migrations("headrace.engines.sqlite", ("0001_initial",))
 CURRENT = MIGRATIONS[-1].version
@@ -67,7 +67,7 @@ def _models(version: int) -> tuple[dict[str, str], dict[str, str]]:
         expected = _described(model)
         model.execute(SQL["close_inserts"])
         for statement in ("archive_tables", "archive_index_of_ids"):  # a backup has the archive in the same file
-            model.execute(load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))[statement])
+            model.execute(load_statements("headrace.engines.sqlite", RECORDS, DIALECT, ("archive",))[statement])
         return expected, _described(model)
 
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from headrace.core.alerts.alert import SEVERITIES, Severity
 from headrace.core.events.webhooks import key_of
+from headrace.core.fields import entry, fields_of
 from headrace.core.networks import ANY
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert, InvalidJob
@@ -44,17 +45,27 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     kind: Kind
-    severity: Severity = "info"
-    enabled: bool = True
-    url: str | None = None
-    secret: str | None = None
-    host: str | None = None
-    port: int | None = None
-    security: Security = "starttls"
-    user: str | None = None
-    password: str | None = None
-    sender: str | None = None
-    to: tuple[str, ...] = ()
+    url: Annotated[str | None, entry("URL of the webhook or chat", "URL", "Address", typed="; - prompts.")] = None
+    secret: Annotated[
+        str | None, entry("Secret that signs webhook messages", label="Signing secret", typed="; - prompts.")
+    ] = None
+    host: Annotated[str | None, entry("SMTP server.", label="Mail server", hint="mail.example.com")] = None
+    port: Annotated[
+        Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": 65_535})] | None,
+        entry("SMTP port", label="Port", hint="depends on the security", typed="; the default depends on --security."),
+    ] = None
+    security: Annotated[Security, entry("Connection security; default starttls.", label="Security", hint="default")] = (
+        "starttls"
+    )
+    user: Annotated[str | None, entry("SMTP user.", label="User", hint="none")] = None
+    password: Annotated[str | None, entry("SMTP password", label="Password", hint="none", typed="; - prompts.")] = None
+    sender: Annotated[str | None, entry("From address of mails.", label="From", hint="the first recipient")] = None
+    to: Annotated[
+        tuple[str, ...],
+        entry("Recipients", label="To, with commas", hint="ops@example.com", typed="; may be repeated, or a,b."),
+    ] = ()
+    severity: Annotated[Severity, entry("Lowest severity to send.", label="Lowest severity")] = "info"
+    enabled: Annotated[bool, entry("Enable or disable the channel.")] = True
     networks: tuple[str, ...] = (ANY,)  # allowed networks besides the public internet; not stored
     trouble: str | None = None  # why the rest of it is unknown
 
@@ -105,7 +116,7 @@ _OWN = {
     "apprise": {"severity", "enabled", "url"},
     "email": {"severity", "enabled", "host", "port", "security", "user", "password", "sender", "to"},
 }
-_TYPES = {field.name: field.type for field in structs.fields(Channel)}
+CHANNEL_FIELDS = {name: field for name, field in fields_of(Channel).items() if field.text}
 
 
 def unusable(name: str, trouble: str) -> Channel:
@@ -143,7 +154,7 @@ def changed(before: Channel, fields: Mapping[str, Any]) -> Channel:
 
 def _typed(field: str, value: Any) -> Any:
     try:
-        return msgspec.convert(value, _TYPES[field])
+        return msgspec.convert(value, CHANNEL_FIELDS[field].type)
     except msgspec.ValidationError as error:
         shown = "that value" if field in _SECRETS else short(value)
         raise InvalidAlert(f"{field}: {shown} is not valid: {error}") from None

@@ -36,6 +36,7 @@ from headrace.errors import EngineUnavailable
 from headrace.runtime.alerts.inputs import AlertInputs
 from headrace.runtime.alerts.outbox import Outbox
 from headrace.runtime.alerts.store import RULE, TURN, AlertStore, ChannelHealth, decoded
+from headrace.runtime.event_log import last_cursor
 
 log = logging.getLogger("headrace.alerts")
 
@@ -232,7 +233,7 @@ class AlertCheck:
         now = self._engine.clock.now()
         alive = [worker.id for worker in self._engine.queries.workers() if not worker.is_silent(now)]
         return (
-            self._engine.events.last(),
+            last_cursor(self._engine.events),
             [(document.key, document.version) for document in self._queries.browse(RULE)],
             alive,
         )

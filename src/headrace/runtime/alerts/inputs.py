@@ -13,7 +13,7 @@ from msgspec import structs
 from headrace.core.alerts.expressions import USUAL_WINDOW
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.health import stalls
-from headrace.core.health.findings import StoreLoad
+from headrace.core.health.findings import StoreFacts
 from headrace.core.jobs.queue_rules import QueueRules, queue_rules
 from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.jobs.states import NOT_STARTED, OPEN, State
@@ -71,7 +71,7 @@ class AlertInputs:
 
     @cached_property
     def _queues(self) -> dict[str, QueueRules]:
-        rows = self._engine.queries.queues()
+        rows = self._engine.queries.rules().queues
         known = {row.name: queue_rules(row.rules) for row in rows}
         return {**{depth.queue: QueueRules() for depth in self._queue_counts}, **known}
 
@@ -80,12 +80,8 @@ class AlertInputs:
         return self._engine.queries.workers()
 
     @cached_property
-    def _store_load(self) -> StoreLoad:
-        return self._engine.maintenance.store_load(self._now)
-
-    @cached_property
-    def _facts(self) -> dict[str, str | int]:
-        return self._engine.maintenance.facts()
+    def _facts(self) -> StoreFacts:
+        return self._engine.maintenance.facts(self._now)
 
     def _jobs(self, states: frozenset[State], queue: str | None) -> float:
         return sum(one.jobs for one in self._queue_counts if one.state in states and queue in (None, one.queue))
@@ -126,7 +122,7 @@ class AlertInputs:
     def _healthy(self) -> float | None:
         if not self._workers:
             return None
-        stalled = {stall.worker for stall in stalls.decode_stalls(self._engine.document_store.browse(stalls.KIND))}
+        stalled = {stall.worker for stall in stalls.decode_stalls(self._engine.document_store.get(stalls.KIND))}
         healthy = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
         return healthy / len(self._workers)
 
@@ -165,37 +161,37 @@ class AlertInputs:
         return None if self._stale_scan is None else float(self._stale_scan.error is not None)
 
     def _schedule_errors(self) -> float:
-        return sum(row.error is not None for row in self._engine.schedule_store.all())
+        return sum(row.error is not None for row in self._engine.schedule_store.get())
 
     def _archive_errors(self) -> float | None:
         last = last_run(self._engine.document_store)
         return None if last is None else float(last.error is not None)
 
     def _partition_errors(self) -> float:
-        return float(self._facts.get("partitions_missing", 0))
+        return float(self._facts.details.get("partitions_missing", 0))
 
     def _store_bytes(self) -> float | None:
-        return float(self._store_load.size)
+        return float(self._facts.size)
 
     def _clients(self) -> float | None:
-        return self._store_load.clients
+        return self._facts.clients
 
     def _schedules(self) -> float:
-        return self._engine.schedule_store.count()
+        return self._facts.schedules
 
     def _busy(self) -> float | None:
-        return self._store_load.busy
+        return self._facts.busy
 
     def _store_share(self) -> float | None:
         own = self._settings.max_size
         limit = own * 2**20 if own else self._number("size_limit")
-        return self._store_load.size / limit if limit else None
+        return self._facts.size / limit if limit else None
 
     def _disk_free(self) -> float | None:
         return self._number("disk_free")
 
     def _number(self, name: str) -> float | None:
-        value = self._facts.get(name)
+        value = self._facts.details.get(name)
         return float(value) if isinstance(value, int) else None
 
 

@@ -17,7 +17,7 @@ from msgspec import structs
 from headrace.core.alerts.alert import key_of
 from headrace.core.clock import Clock
 from headrace.core.documents import Document
-from headrace.core.text import why
+from headrace.core.text import counted, why
 from headrace.runtime.alerts.channels import Channel, Undelivered
 from headrace.runtime.alerts.notify import deliver
 from headrace.runtime.alerts.store import POST, AlertStore, Notification, decoded, rewritten
@@ -140,7 +140,7 @@ class Outbox:
         if delivery.error is not None:
             self._postpone(delivery.name, delivery.posts, delivery.error)
             return
-        self._queries.remove_all([document for document, _ in delivery.posts])
+        self._queries.put_all((), [document for document, _ in delivery.posts])
         if delivery.events:
             self._queries.record_health(f"channel {delivery.name}", None)
 
@@ -152,8 +152,9 @@ class Outbox:
         given_up = [document for document, post in posts if post.tries >= _MAX_TRIES]
         self._queries.put_all([rewritten(document, _later(post, now)) for document, post in later])
         if given_up:
-            self._queries.remove_all(given_up)
-            log.error("channel %s missed %d alerts after %d tries: %s", name, len(given_up), _MAX_TRIES, error)
+            self._queries.put_all((), given_up)
+            missed = counted(len(given_up), "alert")
+            log.error("channel %s missed %s after %d tries: %s", name, missed, _MAX_TRIES, error)
 
 
 def _later(post: Notification, now: int) -> Notification:

@@ -37,6 +37,7 @@ from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidAlert
 from headrace.runtime.alerts.channels import BUILT_IN, Channel, from_setting, unusable
+from headrace.runtime.documents import documents_of, drop_documents
 
 RULE, CHANNEL, SILENCE = "alert.rule", "alert.channel", "alert.silence"
 ALERT, HISTORY, HEALTH, POST, TURN = "alert", "alert.history", "alert.health", "~alert.post", "~alert.turn"
@@ -126,7 +127,7 @@ class AlertStore:
     ) -> bool:
         """Store an alert's state change, in one commit with its history and notifications; False if it was late."""
         if step.alert is None:
-            return before is None or self._document_store.remove([before])
+            return before is None or self.remove(before)
         now = self._clock.now()
         document = before or self._blank(key_of(step.alert.rule, step.alert.series))
         documents = [rewritten(document, step.alert)]
@@ -167,16 +168,16 @@ class AlertStore:
     def forget(self, documents: Sequence[Document]) -> None:
         """Remove alerts that ended long ago; one that changed meanwhile stays."""
         for document in documents:
-            self._document_store.remove([document])
+            self.remove(document)
 
     def history(self, limit: int, last: str | None = None) -> list[tuple[str, AlertHistoryEntry]]:
         """State changes before this cursor, newest first, each with its own cursor."""
-        documents = self._document_store.browse(HISTORY, last=last, limit=limit, newest_first=True)
+        documents = self._document_store.get(HISTORY, last=last, limit=limit, newest_first=True)
         return list(readable(lambda document: (document.key, decoded(document, AlertHistoryEntry)), documents))
 
     def trim(self, before: int) -> bool:
         """Remove some of the history before this time; whether that was all."""
-        return self._document_store.drop(HISTORY, cursor_of(before), _PAGE) < _PAGE
+        return drop_documents(self._document_store, HISTORY, cursor_of(before), _PAGE) < _PAGE
 
     # -- silences
 
@@ -193,7 +194,7 @@ class AlertStore:
         found = self._document_store.get(HEALTH, [key])
         known = next(readable(lambda document: decoded(document, ChannelHealth), found), None)
         if state is None:
-            return bool(found) and self._document_store.remove(found)
+            return bool(found) and self._document_store.put((), found)
         is_same = known is not None and (known.state, known.error) == (state, error)
         if is_same and state != "failing":
             return False
@@ -207,12 +208,7 @@ class AlertStore:
 
     def browse(self, kind: str) -> Iterator[Document]:
         """Every document of a kind."""
-        page = self._document_store.browse(kind, limit=_PAGE)
-        yield from page
-        while len(page) == _PAGE:
-            last = page[-1].key
-            page = self._document_store.browse(kind, last, limit=_PAGE)
-            yield from (document for document in page if document.key != last)  # it may be gone by now
+        return documents_of(self._document_store, kind)
 
     def get(self, kind: str, key: str) -> Document | None:
         return next(iter(self._document_store.get(kind, [key])), None)
@@ -221,13 +217,10 @@ class AlertStore:
         return self._document_store.put([Document(kind, key, version, _text(value))])
 
     def remove(self, document: Document) -> bool:
-        return self._document_store.remove([document])
+        return self._document_store.put((), [document])
 
-    def put_all(self, documents: Sequence[Document]) -> bool:
-        return self._document_store.put(documents)
-
-    def remove_all(self, documents: Sequence[Document]) -> bool:
-        return self._document_store.remove(documents)
+    def put_all(self, documents: Sequence[Document], delete: Sequence[Document] = ()) -> bool:
+        return self._document_store.put(documents, delete)
 
 
 def cursor_of(at: int) -> str:

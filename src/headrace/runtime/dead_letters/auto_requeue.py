@@ -12,6 +12,7 @@ from headrace.core.clock import to_ms
 from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
 from headrace.core.settings.requeue_times import requeued_after
 from headrace.core.settings.settings import Settings
+from headrace.core.text import counted
 from headrace.engines.protocol.engine import Engine
 
 log = logging.getLogger("headrace.maintenance")
@@ -35,7 +36,7 @@ class AutoRequeue:
 
     def do(self) -> float:
         if done := self.requeue_due():
-            log.warning("%d dead letters requeued automatically", done)
+            log.warning("%s requeued automatically", counted(done, "dead letter"))
         return _SHORTEST_PAUSE if self._more else min(max(self._after / 10, _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def requeue_due(self) -> int:

@@ -27,6 +27,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.event_log import last_cursor
 from headrace.runtime.events.follow import POLL, EventReader
 from headrace.runtime.process.outage_log import outage_log
 
@@ -159,7 +160,7 @@ class _HandlerRun:
 
     def open(self) -> None:
         """Start at the current end of the stream, unless the subscription has a position."""
-        now = self._engine.events.last()
+        now = last_cursor(self._engine.events)
         if self._subscription.everywhere:
             self._follower.cursor = now
             self._reach(now)  # the position to continue from if the first handled event has to be repeated
@@ -184,7 +185,7 @@ class _HandlerRun:
         """Handle new events; returns the seconds until there is something to do without a ring."""
         if self._subscription.current_filter is not None and self._subscription.current_filter(False) is None:
             return _FILTER_RECHECK if is_rung else _LONGEST_WAIT_UNUSED
-        newest = self._engine.events.last()
+        newest = last_cursor(self._engine.events)
         if newest != self._seen:
             if not self._is_holder():
                 left = (self._taken_until - self._clock.now()) / 1000
@@ -233,8 +234,10 @@ class _HandlerRun:
         if self._document is not None and now + _LEASE_MS // 2 < self._place.until <= now + _LEASE_MS:
             return True
         found = self._engine.document_store.get(KIND, [self.name])
-        document = found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(self._engine.events.last())))
-        place = read_or(_place.decode, document.value, None) or HandlerCursor(self._engine.events.last())
+        document = (
+            found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(last_cursor(self._engine.events))))
+        )
+        place = read_or(_place.decode, document.value, None) or HandlerCursor(last_cursor(self._engine.events))
         # A time beyond a whole lease comes from a wrong clock.
         if place.holder not in ("", self._who) and now < place.until <= now + _LEASE_MS:
             self._document, self._taken_until = None, place.until

@@ -124,8 +124,8 @@ class Job(Generic[R]):
 
     @property
     def updated_at(self) -> datetime:
-        """When the job last changed, by its history; read from the store."""
-        return max(entry.at for entry in self.history())
+        """When its state or its options last changed."""
+        return moment_of(self.row.updated_at or self._record.created_at)
 
     @property
     def worker(self) -> str | None:

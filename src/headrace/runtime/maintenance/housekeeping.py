@@ -9,6 +9,7 @@ import logging
 
 from headrace.core.health.findings import RecordKind
 from headrace.core.settings.settings import Settings
+from headrace.core.text import counted
 from headrace.engines.protocol.engine import Engine
 
 log = logging.getLogger("headrace.maintenance")
@@ -27,13 +28,13 @@ class Housekeeping:
         self._workers_due_in = 0.0
 
     def do(self) -> float:
-        if self._engine.maintenance.maintain(self._kinds):
+        if self._engine.maintenance.maintain(self._kinds).more:
             return 0.0
         self._workers_due_in -= _PAUSE
         if "workers" in self._kinds and self._workers_due_in <= 0:
             self._workers_due_in = _WORKERS_PAUSE
             if gone := self._engine.maintenance.repair(("silent_workers",), _BATCH_SIZE)["silent_workers"]:
-                log.info("removed %d workers that have been silent for long", gone)
+                log.info("removed %s silent for long", counted(gone, "worker"))
         return _PAUSE
 
 

@@ -46,11 +46,11 @@ class ProcessStatsReport:
         self._version = known[0].version if known else 0
 
     def _tidy(self, now: int) -> None:
-        if old := process_stats.outdated(self._engine.document_store.browse(KIND), now):
-            self._engine.document_store.remove(old)
-        if stalled := self._engine.document_store.browse(stalls.KIND):
+        if old := process_stats.outdated(self._engine.document_store.get(KIND), now):
+            self._engine.document_store.put((), old)
+        if stalled := self._engine.document_store.get(stalls.KIND):
             alive = {row.id for row in self._engine.queries.workers()}
-            self._engine.document_store.remove(stalls.left_behind(stalled, alive))
+            self._engine.document_store.put((), stalls.left_behind(stalled, alive))
 
 
 def _used() -> tuple[float, float]:

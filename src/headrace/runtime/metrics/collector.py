@@ -5,6 +5,8 @@ from __future__ import annotations
 from headrace.core.metrics import buckets
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.documents import drop_documents
+from headrace.runtime.event_log import last_cursor
 from headrace.runtime.metrics.gauges import GaugeSampler
 from headrace.runtime.metrics.rollup import Rollup
 
@@ -43,7 +45,7 @@ class MetricsCollector:
         """Whether all events are folded, and the store is as it was at the last sample."""
         if not self._settings.events:
             return False
-        before, self._newest = self._newest, self._engine.events.last()
+        before, self._newest = self._newest, last_cursor(self._engine.events)
         return before == self._newest and not self._rollup.left_to_others
 
     def catch_up(self) -> None:
@@ -55,7 +57,7 @@ class MetricsCollector:
     def drop(self, now: int) -> bool:
         """Remove old buckets, some at a time; whether there are more."""
         dropped = [
-            self._engine.document_store.drop(width.kind, buckets.range_of(since), _BUCKETS_PER_DROP)
+            drop_documents(self._engine.document_store, width.kind, buckets.range_of(since), _BUCKETS_PER_DROP)
             for width, since in buckets.kept_since(self._settings, now)
             if since is not None
         ]

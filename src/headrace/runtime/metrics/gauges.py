@@ -106,15 +106,15 @@ class GaugeSampler:
         return next(iter(self._engine.document_store.get(kind, [key])), None)
 
     def _read(self, now: int) -> StoreGauges:
-        queries, store_load = self._engine.queries, self._engine.maintenance.store_load(now)
+        queries, facts = self._engine.queries, self._engine.maintenance.facts(now)
         gone = deleted_queues(self._engine)
-        queues = [row.name for row in queries.queues() if row.name not in gone]
-        of_store = {"dead": float(self._engine.dead_letters.count(_PENDING)), "store_bytes": float(store_load.size)}
-        if store_load.busy is not None:
-            of_store["busy"] = store_load.busy
-        if store_load.clients is not None:
-            of_store["clients"] = float(store_load.clients)
-        of_store["schedules"] = float(self._engine.schedule_store.count())
+        queues = [row.name for row in queries.rules().queues if row.name not in gone]
+        of_store = {"dead": float(self._engine.dead_letters.count(_PENDING)), "store_bytes": float(facts.size)}
+        if facts.busy is not None:
+            of_store["busy"] = facts.busy
+        if facts.clients is not None:
+            of_store["clients"] = float(facts.clients)
+        of_store["schedules"] = float(facts.schedules)
         if (scan := last_scan(self._engine)) is not None:
             of_store["stale"] = scan.stale
         return StoreGauges(now, queries.queue_counts(open_only=True), queues, of_store)

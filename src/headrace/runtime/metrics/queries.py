@@ -107,7 +107,7 @@ def _browse(document_store: DocumentStore, width: Resolution, since: int, until:
     first = buckets.range_of(width.start(since))
     last = buckets.range_of(until + 1000) if width.span else None
     while True:
-        documents = document_store.browse(width.kind, first, last, _KEYS_PER_READ)
+        documents = document_store.get(width.kind, first=first, last=last, limit=_KEYS_PER_READ)
         yield from documents
         if len(documents) < _KEYS_PER_READ:
             return

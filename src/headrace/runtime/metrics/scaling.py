@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.core.jobs.queue_rules import queue_rules
-from headrace.core.jobs.records import QueueRow, WorkerRow
+from headrace.core.jobs.queue_rules import QueueRow, queue_rules
+from headrace.core.jobs.records import WorkerRow
 from headrace.core.jobs.states import State
 from headrace.core.metrics import buckets
 from headrace.core.metrics.cells import EMPTY, MetricCell, add
@@ -25,7 +25,7 @@ def read_scale(
 ) -> StoreScale:
     """How many workers are wanted for the queues of the store."""
     now = reader.catch_up()
-    rows = {row.name: row for row in engine.queries.queues()}
+    rows = {row.name: row for row in engine.queries.rules().queues}
     workers = [
         row for row in engine.queries.workers() if not row.is_silent(now) and row.state in ("running", "starting")
     ]

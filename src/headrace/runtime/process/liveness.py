@@ -92,15 +92,13 @@ class StallDetector:
             known = {stall.part: document for document, stall in self._documents() if stall.worker == self._worker}
             fresh = [stalls.document_of(Stall(self._worker, part, since)) for part in self._stalled - known.keys()]
             over = [document for part, document in known.items() if part not in self._stalled]
-            if (not fresh or self._engine.document_store.put(fresh)) and (
-                not over or self._engine.document_store.remove(over)
-            ):
+            if self._engine.document_store.put(fresh, over):
                 self._recorded = set(self._stalled)
         except EngineUnavailable:
             return  # the next check() tries again
 
     def _documents(self) -> list[tuple[Document, Stall]]:
-        documents = self._engine.document_store.browse(KIND)
+        documents = self._engine.document_store.get(KIND)
         return list(zip(documents, stalls.decode_stalls(documents), strict=True))
 
 

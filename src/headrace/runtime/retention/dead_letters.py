@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.core.clock import to_ms
-from headrace.core.dead_letters.records import DeadLetterFilter, Status, entry_time
+from headrace.core.dead_letters.records import DeadLetterFilter, Status
+from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
@@ -32,11 +33,8 @@ class DeadLetterRetention:
         """Close the pending dead letters of failed jobs that are to be removed."""
         if not job_ids or self._is_being_copied():
             return
-        pending = [
-            dead_letter.id
-            for dead_letter in self._engine.dead_letters.get(job_ids=job_ids)
-            if dead_letter.status == "pending"
-        ]
+        which = DeadLetterFilter(latest_of=tuple(job_ids), statuses=("pending",))
+        pending = [row.id for row in self._engine.dead_letters.find(which, len(job_ids))]
         if pending:
             counts.expired += self._closed(pending, _REMOVED)
 
@@ -59,34 +57,33 @@ class DeadLetterRetention:
     # -- pending ones
 
     def _expire(self, now: int, counts: RetentionCounts) -> Iterator[None]:
-        before, over = self._oldest_kept(now), self._count_over()
-        while True:
-            oldest = self._engine.dead_letters.oldest("pending", _BATCH_SIZE)
-            due = [
-                dead_letter
-                for place, dead_letter in enumerate(oldest)
-                if place < over or entry_time(dead_letter) < before
-            ]
-            done = self._closed(due, _TOO_OLD) if due else 0
+        while due := self._due(now):
+            done = self._closed([row.id for row in due], _TOO_OLD)
             if not done:
                 return
             counts.expired += done
-            over = max(over - done, 0)
             yield
+
+    def _due(self, now: int) -> list[DeadLetterRow]:
+        """The oldest ones that are too old, or too many; read anew for each batch, as others resolve some meanwhile."""
+        find = self._engine.dead_letters.find
+        if too_old := find(self._too_old(now), _BATCH_SIZE, oldest_first=True):
+            return too_old
+        over = self._count_over()
+        return find(_PENDING, min(over, _BATCH_SIZE), oldest_first=True) if over else []
 
     def _closed(self, ids: Sequence[str], note: str) -> int:
         try:
-            return len(self._engine.dead_letters.resolve(ids, "expired", _BY, note))
+            return len(self._engine.dead_letters.update(ids, "expired", _BY, note))
         except EngineUnavailable:  # a full store accepts no write: the next run tries again
             return 0
 
     def _count_due(self, now: int) -> int:
-        too_old = DeadLetterFilter(statuses=("pending",), until=self._oldest_kept(now))
-        return max(self._engine.dead_letters.count(too_old), self._count_over())
+        return max(self._engine.dead_letters.count(self._too_old(now)), self._count_over())
 
-    def _oldest_kept(self, now: int) -> int:
+    def _too_old(self, now: int) -> DeadLetterFilter:
         keep = self._settings.dead_pending_keep
-        return 0 if keep is None else now - to_ms(keep)
+        return DeadLetterFilter(statuses=("pending",), until=0 if keep is None else now - to_ms(keep))
 
     def _count_over(self) -> int:
         most = self._settings.dead_pending_max
@@ -97,18 +94,12 @@ class DeadLetterRetention:
     def _remove(
         self, statuses: tuple[Status, ...], before: int, counts: RetentionCounts, dry_run: bool
     ) -> Iterator[None]:
+        which = DeadLetterFilter(statuses=statuses, ended_before=before)
         if dry_run:
-            counts.dead_letters += self._count_closed(statuses, before)
+            counts.dead_letters += self._engine.dead_letters.count(which)
             return
         removed = _BATCH_SIZE
         while removed == _BATCH_SIZE:
-            removed = self._engine.dead_letters.purge(statuses, before, _BATCH_SIZE)
+            removed = self._engine.dead_letters.delete(which, _BATCH_SIZE)
             counts.dead_letters += removed
             yield
-
-    def _count_closed(self, statuses: tuple[Status, ...], before: int) -> int:
-        which, last, count = DeadLetterFilter(statuses=statuses, until=before), None, 0
-        while page := self._engine.dead_letters.find(which, _BATCH_SIZE, last):
-            count += sum((dead_letter.resolved_at or dead_letter.entered_at) < before for dead_letter in page)
-            last = page[-1].id
-        return count

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from headrace.core.documents import STAYS, Document
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.documents import documents_of
 
 _KIND = f"{STAYS}deleted queues"
-_PAGE_SIZE = 1000
 
 
 def mark_deleted(engine: Engine, queue: str) -> None:
@@ -19,11 +19,4 @@ def mark_deleted(engine: Engine, queue: str) -> None:
 
 def deleted_queues(engine: Engine) -> set[str]:
     """All queues that were ever deleted; one with jobs or rules is in use again."""
-    found: set[str] = set()
-    first = ""
-    while page := engine.document_store.browse(_KIND, first, limit=_PAGE_SIZE):
-        found |= {document.key for document in page}
-        if len(page) < _PAGE_SIZE:
-            break
-        first = page[-1].key + "\0"
-    return found
+    return {document.key for document in documents_of(engine.document_store, _KIND)}

@@ -40,19 +40,19 @@ class EarlyRemoval:
 
     def when_full(self, now: int, remove: Removal) -> Iterator[None]:
         """As many as it takes until a server that refuses writes accepts them again."""
-        facts = self._engine.maintenance.facts()
+        facts = self._engine.maintenance.facts().details
         if _share(facts) < FULL:
             return
         oldest, step = self._oldest(now), max(int(facts.get("jobs", 0)) // 100, _MIN_JOBS)
         removed = 0
-        while _share(self._engine.maintenance.facts()) >= MARGIN and (some := list(islice(oldest, step))):
+        while _share(self._engine.maintenance.facts().details) >= MARGIN and (some := list(islice(oldest, step))):
             yield from remove(some)
             removed += len(some)
         if removed:
             log.warning("the store is full: removed %d finished jobs early", removed)
 
     def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[FinishedJob]:
-        queues = [row.name for row in self._engine.queries.queues()]
+        queues = [row.name for row in self._engine.queries.rules().queues]
         pages = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
         merged = heapq.merge(*pages, key=lambda job: (job.finished_at, job.seq))
         return (job for job in merged if is_removable_early(job, now) and job.id not in but)

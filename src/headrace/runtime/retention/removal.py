@@ -19,6 +19,7 @@ from headrace.core.retention.archive import ArchiveRow, Interval, key_of, row_of
 from headrace.core.retention.retention import FinishedJob, RetentionAction
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.retention.archived import last_ends
 
 _SMALLEST, _LARGEST = 20, 500  # jobs of one piece
 _SHORT, _LONG = 0.006, 0.02  # seconds of the store's time that a piece should take: a claim may wait for all of it
@@ -140,7 +141,7 @@ class RemovalBatch:
         assert self._archive is not None
         ids = [one.id for one in left]
         live = {job.id: job for job in self._engine.queries.get(ids)}
-        newest = {row.id: row for row in self._archive.get(ids)}
+        newest = {row.id: row for row in last_ends(self._archive, ids)}
         obsolete = []
         for one in left:
             assert one.row is not None

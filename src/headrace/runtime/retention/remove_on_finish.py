@@ -44,9 +44,9 @@ class RemoveOnFinish:
     def queues(self) -> set[str]:
         """The queues where any process has met such jobs lately."""
         now = self._engine.clock.now()
-        documents = self._engine.document_store.browse(_KIND)
+        documents = self._engine.document_store.get(_KIND)
         past = [document for document in documents if int(document.value) < now - _NOTED_FOR]
         with contextlib.suppress(EngineUnavailable):  # retention must run on a full store as well
             if past:
-                self._engine.document_store.remove(past)
+                self._engine.document_store.put((), past)
         return {*self._seen, *(document.key for document in documents if document not in past)}

@@ -27,6 +27,7 @@ from headrace.core.settings.settings import Settings
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.retention.policies import policies
 
 log = logging.getLogger("headrace.maintenance")
 
@@ -60,7 +61,7 @@ class StaleScan:
     """
 
     def __init__(self, engine: Engine, settings: Settings, rows: list[PolicyRow] | None = None) -> None:
-        rows = engine.staleness_store.policies() if rows is None else rows
+        rows = policies(engine.document_store) if rows is None else rows
         self._engine = engine
         self._policies = Policies(rows, settings)
         self._now = engine.clock.now()

@@ -32,6 +32,7 @@ from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.dead_letters import DeadLetterRetention
 from headrace.runtime.retention.early_removal import EarlyRemoval
+from headrace.runtime.retention.policies import policies as stored_policies
 from headrace.runtime.retention.removal import RemovalBatch, RetentionCounts
 
 _PAGE_SIZE = 500  # finished jobs per read
@@ -78,7 +79,7 @@ class RetentionSweep:
         now = self._engine.clock.now()
         self._removal_batch.reset()
         self._since = self._archived_since(now)
-        rows = self._engine.staleness_store.policies() if self._policy_rows is None else self._policy_rows
+        rows = stored_policies(self._engine.document_store) if self._policy_rows is None else self._policy_rows
         policies = Policies(rows, self._settings)
         stated = [default_policy(self._settings), *(row.policy for row in rows)]
 
@@ -115,7 +116,7 @@ class RetentionSweep:
         wanted: Collection[str],
         full_scan: bool,
     ) -> Iterator[None]:
-        for queue in [row.name for row in self._engine.queries.queues()]:
+        for queue in [row.name for row in self._engine.queries.rules().queues]:
             for state in _STATES:
                 if full_scan:
                     yield from self._through(queue, state, policies, now, counts, dry_run)
@@ -240,10 +241,12 @@ class RetentionSweep:
             names = [one.name for one in self._archive.partitions()] if self._settings.archive_keep is not None else []
             counts.dropped += [name for name in names if is_past(name, self._cutoff(now))]
             return
-        if self._settings.archive:
-            counts.prepared += self._archive.prepare(now, self._settings.archive_partition)
-            counts.unprepared += len(self._archive.failures())
-            yield
-        if self._settings.archive_keep is not None:
-            counts.dropped += self._archive.drop(self._cutoff(now))
-            yield
+        interval = self._settings.archive_partition if self._settings.archive else None
+        before = None if self._settings.archive_keep is None else self._cutoff(now)
+        if interval is None and before is None:
+            return
+        changes = self._archive.update_partitions(now, interval, before)
+        counts.prepared += changes.created
+        counts.unprepared += len(changes.failed)
+        counts.dropped += changes.dropped
+        yield

@@ -12,8 +12,10 @@ from collections.abc import Callable, Collection, Iterator
 
 from headrace.core.clock import to_ms
 from headrace.core.settings.settings import Settings
+from headrace.core.text import counted
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.event_log import last_cursor
 from headrace.runtime.retention.last_run import last_run
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
@@ -76,7 +78,7 @@ class RetentionTask:
 
     def _is_quiet(self) -> bool:
         """Whether the next run can wait: the last one found nothing to do, and nothing has happened since."""
-        self._newest = self._engine.events.last() if self._settings.events else None
+        self._newest = last_cursor(self._engine.events) if self._settings.events else None
         if self._quiet is None or self._newest is None:
             return False
         began, newest = self._quiet
@@ -129,7 +131,4 @@ def _format_counts(counts: RetentionCounts) -> str:
         "removed": (counts.dead_letters, "dead letter"),
         "dropped": (len(counts.dropped), "partition"),
     }
-    parts = [
-        f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in done_counts.items() if count
-    ]
-    return ", ".join(parts)
+    return ", ".join(f"{counted(count, what)} {done}" for done, (count, what) in done_counts.items() if count)

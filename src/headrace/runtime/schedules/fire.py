@@ -54,7 +54,7 @@ def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
     """Fire at most `limit` schedules that are due by the store's clock."""
     now = engine.clock.now()
     # In order of id, so that two workers that fire the same schedules can't deadlock.
-    rows = sorted(engine.schedule_store.due(limit, now), key=lambda row: row.id)
+    rows = sorted(engine.schedule_store.due(limit, now).rows, key=lambda row: row.id)
     if not rows:
         return Fired(0, 0)
     busy = _unfinished(engine, rows)

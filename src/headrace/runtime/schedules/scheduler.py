@@ -94,14 +94,14 @@ class Scheduler:
 
     def _run_once(self) -> float:
         """Fire once, if anything is due; returns the seconds to sleep unless rung."""
-        next_at = self._engine.schedule_store.next_due()
+        next_at = self._engine.schedule_store.due(0).next_at
         if next_at is None:
             return _LONGEST_SLEEP
         left = (next_at - self._engine.clock.now()) / 1000 + self._delay
         if left > 0:
             return min(left, _LONGEST_SLEEP)
         fired = fire_due(self._engine)
-        if not fired.seen and self._engine.schedule_store.next_due() == next_at:
+        if not fired.seen and self._engine.schedule_store.due(0).next_at == next_at:
             return _CLOSED_PAUSE  # a store that is being copied fires nothing
         self._delay = 0.0 if 0 < fired.won == fired.seen else self._longer_delay()
         return 0.0

@@ -17,11 +17,12 @@ from collections.abc import Iterator
 
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.retention.archive import ArchiveRow
-from headrace.core.text import why
+from headrace.core.text import counted, why
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite_file.errors import explained
 from headrace.engines.sqlite_file.writer_lock import WriterLock
 from headrace.errors import ConfigError, CorruptPayload, EngineUnavailable, QueueFull, StoreMoved
+from headrace.runtime.retention.archived import last_ends
 from headrace.runtime.spool.file import Spooled, SpoolFile, address_of
 
 log = logging.getLogger("headrace.spool")
@@ -178,7 +179,7 @@ class Forwarder:
         finally:
             self._file.marks.clear_closing()
         if is_empty and self._forwarded:
-            log.info("forwarded %d jobs from the spool %s", self._forwarded, self._file.path)
+            log.info("forwarded %s from the spool %s", counted(self._forwarded, "job"), self._file.path)
             self._forwarded = 0
 
     def _note_outage(self, error: Exception) -> None:
@@ -250,9 +251,9 @@ class Forwarder:
 
     def _rows_in_archive(self, ids: list[str]) -> list[ArchiveRow]:
         if self._archive_engine is None:
-            return self._engine.archive.get(ids) if self._engine.archive is not None else []
+            return last_ends(self._engine.archive, ids) if self._engine.archive is not None else []
         try:
-            return self._archive_engine.archive.get(ids) if self._archive_engine.archive is not None else []
+            return last_ends(self._archive_engine.archive, ids) if self._archive_engine.archive is not None else []
         except EngineUnavailable as error:
             log.warning("forwarding the spool %s without a check of the archive: %s", self._file.path, error)
             return []

@@ -97,7 +97,7 @@ class Submitter:
         if rule is not None:
             return self._submit_unique(rule, call, new)
         if self._joins(call):
-            self._engine.joined(call.options.connection).insert([new])
+            self._engine.joined.insert(call.options.connection, [new])
             return self._handle(new)
         return self._stored(call, new, self._inserts.call(new))
 
@@ -114,7 +114,7 @@ class Submitter:
         if rule is not None:
             return await self._asubmit_unique(rule, call, new)
         if joins:
-            await self._engine.joined(call.options.connection).ainsert([new])
+            await self._engine.joined.ainsert(call.options.connection, [new])
             return self._handle(new)
         return self._stored(call, new, await batch_of_loop(self._insert_batches, self._insert).call(new))
 
@@ -142,7 +142,7 @@ class Submitter:
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [result] = self._engine.joined(call.options.connection).insert([new], unique=[rule])
+                [result] = self._engine.joined.insert(call.options.connection, [new], unique=[rule])
         else:
             result = self._unique_inserts.call(UniqueInsert(new, rule))
         refuse(call, new, result)
@@ -153,7 +153,7 @@ class Submitter:
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [result] = await self._engine.joined(call.options.connection).ainsert([new], unique=[rule])
+                [result] = await self._engine.joined.ainsert(call.options.connection, [new], unique=[rule])
         else:
             result = await batch_of_loop(self._unique_batches, self._insert_unique).call(UniqueInsert(new, rule))
         refuse(call, new, result)
@@ -188,7 +188,7 @@ class Submitter:
         if rules:
             jobs = self._insert_unique_many(listed, new_jobs, rules, joins)
         elif joins:
-            self._engine.joined(listed[0].options.connection).insert(new_jobs)
+            self._engine.joined.insert(listed[0].options.connection, new_jobs)
             jobs = [self._handle(new) for new in new_jobs]
         else:
             jobs = list(map(self._handle, new_jobs, self._insert(new_jobs, all_or_nothing=True))) if new_jobs else []
@@ -203,7 +203,7 @@ class Submitter:
         unique = list(map(rules.get, range(len(new_jobs))))
         with RefusalText(calls, new_jobs):
             if joins:
-                results = self._engine.joined(calls[0].options.connection).insert(new_jobs, unique=unique)
+                results = self._engine.joined.insert(calls[0].options.connection, new_jobs, unique=unique)
             else:
                 results = self._insert(new_jobs, unique=unique, all_or_nothing=True)
         return self._resulting_jobs(new_jobs, results, joins)
@@ -217,12 +217,12 @@ class Submitter:
         new_jobs, rules, edges = await in_thread(self._new_jobs, listed)
         if edges:
             return await self.ainsert_graph(graph_insert(new_jobs, edges, None, listed[0].options.connection))
-        joined = self._engine.joined(listed[0].options.connection)
+        joined, connection = self._engine.joined, listed[0].options.connection
         if not rules:
-            await joined.ainsert(new_jobs)
+            await joined.ainsert(connection, new_jobs)
             return [self._handle(new) for new in new_jobs]
         with RefusalText(listed, new_jobs):
-            results = await joined.ainsert(new_jobs, unique=list(map(rules.get, range(len(new_jobs)))))
+            results = await joined.ainsert(connection, new_jobs, unique=list(map(rules.get, range(len(new_jobs)))))
         return await in_thread(self._resulting_jobs, new_jobs, results, True)
 
     submit = hooked(_submit)
@@ -265,7 +265,7 @@ class Submitter:
         """Insert jobs with their dependencies in one commit. Never in the spool: the parents are unknown there."""
         stored: dict[str, JobRow] = {}
         if self._uses_connection(graph.connection):
-            self._engine.joined(graph.connection).insert(graph.new_jobs, edges=graph.edges, flow=graph.flow)
+            self._engine.joined.insert(graph.connection, graph.new_jobs, edges=graph.edges, flow=graph.flow)
         else:
             graph = archived_parents.insert_graph(self._engine, self._services, graph)
             stored = rows_of(self._engine.queries, undecided(graph))
@@ -276,7 +276,7 @@ class Submitter:
         """The same for coroutines."""
         if not self._uses_connection(graph.connection):
             return await in_thread(self.insert_graph, graph)
-        await self._engine.joined(graph.connection).ainsert(graph.new_jobs, edges=graph.edges, flow=graph.flow)
+        await self._engine.joined.ainsert(graph.connection, graph.new_jobs, edges=graph.edges, flow=graph.flow)
         return [self._handle(new) for new in graph.new_jobs]
 
     def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:

@@ -29,7 +29,7 @@ from headrace.core.tasks.unique import (
     unique_key,
 )
 from headrace.engines.shared.sql_files import as_json
-from headrace.errors import InvalidJob, PayloadTooLarge
+from headrace.errors import InvalidJob
 from headrace.runtime.jobs.task import Task, retry_of
 
 DEFAULT_QUEUE = "default"
@@ -77,7 +77,7 @@ def _resolved(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         job_id=_unless_unset(options.job_id, None),
         options=_stored_options(task, overrides, options, task.submits.words),
         tags=as_json(options.tags) if options.tags else None,
-        metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
+        metadata=codec.encode(options.metadata, limit=max_payload, where="metadata") if options.metadata else None,
         unique=_unique_policy(task, options, queue),
         lane=lane_of(_lane_limits(options)),
         alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
@@ -148,10 +148,3 @@ def _hidden_places(positional: tuple[str, ...], names: frozenset[str], words: fr
     for place, name in enumerate(positional):
         if MASK in redact({name.removeprefix("*"): ""}, names, words).values():
             yield ~place if name.startswith("*") else place
-
-
-def _metadata(value: Any, limit: int) -> str:
-    try:
-        return codec.encode(value, limit=limit, where="metadata")
-    except PayloadTooLarge as error:
-        raise PayloadTooLarge(f"metadata: {error}", size=error.size, limit=error.limit) from None

@@ -28,6 +28,9 @@ class Stage(Enum):
     LOST = "lost"  # its lease was lost before it started
 
 
+_CLAIMED = Stage.CLAIMED  # a lookup in the class is slow
+
+
 class Attempt:
     """Everything a worker knows of one attempt. `WorkerState` moves it from stage to stage."""
 
@@ -58,7 +61,7 @@ class Attempt:
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.lease = Lease(claim.id, claim.version)
-        self.stage = Stage.CLAIMED
+        self.stage = _CLAIMED
         self.lost = False  # whether the lease is; the outcome is sent all the same, and the store decides
         self.started = self.ended = 0.0
         self.began_at = 0  # as its events say it

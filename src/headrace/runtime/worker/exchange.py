@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import Counter, deque
@@ -15,6 +14,7 @@ from headrace.core.jobs.states import State
 from headrace.core.queues.fair_share import FairShare
 from headrace.core.queues.slow_start import SlowStart
 from headrace.core.settings.settings import Settings
+from headrace.core.text import counted
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.context.logs import about
@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 STALLED = 0.2
 _SETTLE_WAIT = 0.025
+_COMPLETED = State.COMPLETED  # a lookup in the class is slow
 
 
 class WorkerExchange:
@@ -145,6 +146,8 @@ class WorkerExchange:
             raise
         except Exception:
             self._in_doubt = capacity > 0  # the claim may have succeeded although the outcomes were refused
+            if not done and not notes:  # the store refuses the claim itself: the worker pauses before the next
+                raise
             log.exception("worker %s: an exchange was refused; sending its outcomes one by one", self._worker_id)
             self._settle_one_by_one(done)
             return [], worker_state.now()  # it may have claimed nothing: try again at once
@@ -179,7 +182,8 @@ class WorkerExchange:
             planned = self._planner.planned([attempt.claim for attempt in attempts])
         except EngineUnavailable as error:  # not begun, so no runner would release them
             with_refs = [attempt for attempt in attempts if has_result_refs(attempt.claim)]
-            log.warning("can't read the parent results of %d jobs, releasing them: %s", len(with_refs), error)
+            jobs = counted(len(with_refs), "job")
+            log.warning("can't read the parent results of %s, to be released: %s", jobs, error)
             self.give_back(with_refs)
             return self.planned([attempt for attempt in attempts if not has_result_refs(attempt.claim)])
         except Exception:
@@ -275,7 +279,7 @@ class WorkerExchange:
         for attempt in done:
             self._worker_state.settled(attempt)
             state, is_accepted = attempt.outcome.state, not (lost and attempt.lease in lost)
-            if state is State.COMPLETED:
+            if state is _COMPLETED:
                 self.completed += is_accepted
             elif state in (State.FAILED, State.RETRYING):
                 self.failed += is_accepted and state is State.FAILED
@@ -333,8 +337,5 @@ def _unstorable(outcome: Outcome, error: Exception) -> Outcome:
 
 
 def _take_all(items: deque[T]) -> list[T]:
-    taken = []
-    with contextlib.suppress(IndexError):
-        while True:
-            taken.append(items.popleft())
-    return taken
+    # Others only add to it meanwhile.
+    return [items.popleft() for _ in range(len(items))]

@@ -14,10 +14,10 @@ from msgspec import UNSET, Struct
 
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
-from headrace.core.codec.result_refs import ParentResult, UnfitResult, parents_text
+from headrace.core.codec.result_refs import UnfitResult, parents_text
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
 from headrace.core.jobs.steps import Suspended
 from headrace.core.tasks.failure import delay_after, outcome_after, outcome_requested
 from headrace.core.tasks.retry import Delay, Retry, from_policy
@@ -178,7 +178,7 @@ class RunSpecs:
         """Whether the app knows this task by now."""
         return self._find(task) is not None
 
-    def keeps_result(self, job: ParentResult) -> bool:
+    def keeps_result(self, job: JobRow) -> bool:
         """Whether this job's result is stored, as far as this worker knows."""
         stored = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
         task = self._find(job.task)

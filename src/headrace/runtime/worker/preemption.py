@@ -10,8 +10,8 @@ import logging
 from collections.abc import Collection
 
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.queue_rules import queue_rules
-from headrace.core.jobs.records import JobRow, QueueRow
+from headrace.core.jobs.queue_rules import QueueRow, queue_rules
+from headrace.core.jobs.records import JobRow
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.heartbeat import end_run
@@ -28,9 +28,10 @@ def run_to_preempt(
     preemptible = [run for run in worker_state.started() if run.plan.preemptible]
     if not preemptible or worker_state.waiting or worker_state.running < worker_state.concurrency:
         return None
-    ruled = {task.name for task in store.rule_store.tasks()}
+    queue_rows, task_rows = store.queries.rules()
+    ruled = {task.name for task in task_rows}
     run = min(preemptible, key=lambda run: (run.claim.priority, -run.started))
-    for queue in store.queries.queues():
+    for queue in queue_rows:
         if (queues is None or queue.name in queues) and _is_free(queue):
             first = store.queries.peek(queue.name, 1, light=True)
             if first and not first[0].lane and first[0].task not in ruled and first[0].priority > run.claim.priority:

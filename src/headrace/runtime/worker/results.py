@@ -17,13 +17,13 @@ from headrace.core.codec.result_refs import (
     MARK,
     MissingResult,
     ParentFailure,
-    ParentResult,
     failure_text,
     filled,
     ids_in,
 )
 from headrace.core.events.history import errors_of
-from headrace.core.jobs.records import Claim
+from headrace.core.jobs.light_rows import lacks_result
+from headrace.core.jobs.records import Claim, JobRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import CorruptPayload
@@ -40,7 +40,7 @@ def has_result_refs(claim: Claim) -> bool:
 class ResultResolver:
     """Reads parents' results from one store. `keeps` says whether a job's result was stored at all."""
 
-    def __init__(self, engine: Engine, keeps: Callable[[ParentResult], bool], cipher: Cipher | None = None) -> None:
+    def __init__(self, engine: Engine, keeps: Callable[[JobRow], bool], cipher: Cipher | None = None) -> None:
         self._engine = engine
         self._cipher = cipher
         self._keeps = keeps
@@ -49,7 +49,7 @@ class ResultResolver:
         """Each claim with its results put in, or the error for a missing one; all results are read at once."""
         wanted = list(dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload)))
         pages = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
-        rows = {row.id: row for page in pages for row in self._engine.flow_store.parent_results(page)}
+        rows = {row.id: row for page in pages for row in self._read(page)}
         texts: dict[str, str] = {}
 
         def text_of(job_id: str) -> str:
@@ -59,7 +59,14 @@ class ResultResolver:
 
         return [_attempted(claim, text_of, self._cipher) for claim in claims]
 
-    def _text(self, job_id: str, row: ParentResult | None) -> str:
+    def _read(self, ids: Sequence[str]) -> list[JobRow]:
+        """These jobs with their results, but without long arguments."""
+        rows = self._engine.queries.get(ids, light=True)
+        incomplete = [row.id for row in rows if lacks_result(row)]
+        whole = {row.id: row for row in self._engine.queries.get(incomplete)} if incomplete else {}
+        return [whole.get(row.id, row) for row in rows]
+
+    def _text(self, job_id: str, row: JobRow | None) -> str:
         if row is None:
             raise MissingResult(f"the result of its parent {job_id} is gone: that job was deleted")
         parent = f"its parent {job_id} ({row.task})"
@@ -86,7 +93,7 @@ class ResultResolver:
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} can't be read: {error}") from None
 
-    def _failure(self, row: ParentResult) -> ParentFailure:
+    def _failure(self, row: JobRow) -> ParentFailure:
         errors = (
             errors_of(self._engine.queries.details(row.id, logs=0, steps=False).history)
             if row.state is State.FAILED

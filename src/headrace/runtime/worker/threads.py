@@ -159,12 +159,10 @@ class Threads:
         if plan.isolation == "process":
             return self._sandboxes.perform(run, worker_state.now)
         run.thread = threading.get_ident()
-        token = current.set(run.context)
+        current.set(run.context)
         try:
             args, kwargs = plan.arguments(claim)
             return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
             run.error = error
             return outcome_of_error(plan, claim, error, worker_state.now)
-        finally:
-            current.reset(token)

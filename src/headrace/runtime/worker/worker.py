@@ -18,6 +18,7 @@ from headrace.core.codec.encryption import Cipher
 from headrace.core.health.probes import Health
 from headrace.core.jobs.records import Claim, JobNote, WorkerRow
 from headrace.core.settings.settings import Settings
+from headrace.core.text import counted
 from headrace.core.worker_commands import act_of, log_level_of
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
@@ -270,7 +271,7 @@ class Worker:
             while self._stop_at is None:
                 self._idle.note_ring(self._bell.wait(self._run_guarded()))
             self._worker_state.loop_liveness.stop_watching()
-            self._log("worker.stopping", f"stops: {self._worker_state.running} jobs are running")
+            self._log("worker.stopping", f"stops: {counted(self._worker_state.running, 'job is', 'jobs are')} running")
             wind_down(self.id, self._worker_state, self._exchange, self._threads, self._bell, lambda: self._stop_at)
         except BaseException:
             log.exception("worker %s stops after an error", self.id)
@@ -323,7 +324,7 @@ class Worker:
         is_over = exchange.job_limit_reached or (self._drain and (exchange.store_is_empty or self._paused))
         if is_over and not worker_state.held() and not worker_state.done:
             if self._at_most is None and exchange.job_limit_reached:  # reached max_jobs
-                log.info("worker %s has run %d jobs and is recycled", self.id, exchange.claimed)
+                log.info("worker %s has run %s and is recycled", self.id, counted(exchange.claimed, "job"))
                 self.recycle = True
             self._status_events.drained(exchange)
             self.request_stop()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import hashlib
+import inspect
 import logging
 import re
 import threading
@@ -245,7 +246,14 @@ def _names_at(model: Any, place: str) -> list[str]:
     for name in filter(None, re.split(r"\.|\[[^]]*\]", place)):
         fields = {field.encode_name: field.type for kind in _structs(model) for field in msgspec.structs.fields(kind)}
         model = fields.get(name)
-    return [field.encode_name for kind in _structs(model) for field in msgspec.structs.fields(kind)]
+    return [name for kind in _structs(model) for name in _own_first(kind)]
+
+
+def _own_first(kind: type[Struct]) -> list[str]:
+    """The fields of a Struct, and behind them those that it shares with others."""
+    own = inspect.get_annotations(kind)
+    fields = sorted(msgspec.structs.fields(kind), key=lambda field: field.name not in own)
+    return [field.encode_name for field in fields]
 
 
 def _structs(kind: Any) -> list[type[Struct]]:

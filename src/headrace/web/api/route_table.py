@@ -6,8 +6,8 @@ parameters and body, the response, the audit trail and the OpenAPI document.
         "Pause a queue."
 
 Names in the path are parameters of the function. `query` is a Struct whose fields are the query's parameters, `body`
-one that the JSON body must match. The first line of the docstring is the summary. Functions are plain and blocking;
-they are called in a thread.
+one that the JSON body must match; a body that is made of a record is given to the decorator. The first line of the
+docstring is the summary. Functions are plain and blocking; they are called in a thread.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     writes: bool = False
     streams: Any = None
     waits: bool = False
+    made_body: type[Struct] | None = None
 
     @property
     def name(self) -> str:
@@ -71,7 +72,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> Any:
-        return get_type_hints(self.handle).get("body")
+        return self.made_body or get_type_hints(self.handle).get("body")
 
     @property
     def response_type(self) -> Any:
@@ -103,14 +104,15 @@ class Table:
         example: Any = None,
         writes: bool = True,
         waits: bool = False,
+        body: type[Struct] | None = None,
     ) -> Callable[[F], F]:
-        return self._row("POST", path, role, status=status, example=example, writes=writes, waits=waits)
+        return self._row("POST", path, role, status=status, example=example, writes=writes, waits=waits, made_body=body)
 
     def put(self, path: str, *, example: Any = None) -> Callable[[F], F]:
         return self._row("PUT", path, "admin", example=example, writes=True)
 
-    def patch(self, path: str, *, example: Any = None) -> Callable[[F], F]:
-        return self._row("PATCH", path, "admin", example=example, writes=True)
+    def patch(self, path: str, *, example: Any = None, body: type[Struct] | None = None) -> Callable[[F], F]:
+        return self._row("PATCH", path, "admin", example=example, writes=True, made_body=body)
 
     def delete(self, path: str, *, status: int = 204) -> Callable[[F], F]:
         return self._row("DELETE", path, "admin", status=status, writes=True)

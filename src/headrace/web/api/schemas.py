@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
 from headrace.core.codec import codec
+from headrace.core.fields import Field
 from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
 
@@ -80,6 +82,29 @@ class DeleteFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     finished_before: datetime | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
+
+
+_BODY: dict[str, Any] = {"kw_only": True, "frozen": True, "forbid_unknown_fields": True}
+
+
+def change_type(
+    name: str, fields: Mapping[str, Field], doc: str, /, *, or_text: bool = False, **others: Any
+) -> type[Struct]:
+    """The body that changes a record: any of its fields, or a text in its place, and others by their types."""
+    types = {field: _or_text(described) if or_text else described.type for field, described in fields.items()} | others
+    given = [(field, kind | UnsetType, UNSET) for field, kind in types.items()]
+    return defstruct(name, given, namespace={"__doc__": doc}, **_BODY)
+
+
+def _or_text(field: Field) -> Any:
+    plain = get_args(field.type)[0]  # without its entry, or the schema would nest
+    kind = str if field.kind is str else plain | str
+    return Annotated[kind, Meta(description=field.text)]
+
+
+def new_type(name: str, change: type[Struct], doc: str, /, **required: Any) -> type[Struct]:
+    """The body that creates a record: what changes it, and what every record needs."""
+    return defstruct(name, list(required.items()), bases=(change,), namespace={"__doc__": doc}, **_BODY)
 
 
 def given_fields(struct: Struct, *, exclude: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from msgspec import Struct, json
 from headrace.app.app import Headrace
 from headrace.app.jobs.arguments import arguments_line
 from headrace.core.codec import codec
-from headrace.core.dead_letters.records import snapshot_of
+from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import State
 from headrace.errors import CorruptPayload, HeadraceError
@@ -87,7 +87,8 @@ def summaries(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
 def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
     """The error of each failed job by id, where known."""
     failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
-    dead_letters = app.engine.dead_letters.get(job_ids=failed) if failed else []
+    which = DeadLetterFilter(latest_of=tuple(failed))
+    dead_letters = app.engine.dead_letters.find(which, len(failed)) if failed else []
     return {dead_letter.job_id: error_in(dead_letter) for dead_letter in dead_letters}
 
 

@@ -26,7 +26,7 @@ from headrace.app.metrics.task_stats import TaskStats
 from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
-from headrace.core.jobs.records import QueueRow
+from headrace.core.jobs.queue_rules import QueueRow
 from headrace.core.jobs.states import State
 from headrace.errors import EngineUnavailable, HeadraceError
 
@@ -197,7 +197,7 @@ class PageCache:
 
     def queue_rows(self) -> list[QueueRow]:
         """Names of queues and whether they are paused, without counts."""
-        return sorted(self.shared(self._app.engine.queries.queues), key=lambda row: row.name)
+        return sorted(self.shared(self._app.engine.queries.rules).queues, key=lambda row: row.name)
 
     def workers(self) -> list[WorkerInfo]:
         value: list[WorkerInfo] = self._value(self._workers)

@@ -49,15 +49,15 @@ def test_a_queue_is_paused_configured_and_cleared(app: Headrace, tasks: dict[str
     assert queue.rules.rate is not None
     page.get_by_label("Concurrency", exact=True).fill("many")
     press(page, "Save the rules")
-    expect_toast(page, "'many' is not a number")
+    expect_toast(page, "'many' is not a whole number")
     assert queue.rules.concurrency == 3
 
     press(page, "Clear")
     answer(page, "Keep as it is")
     assert queue.length() == 1
     press(page, "Clear")
-    answer(page, "Delete 1 jobs")
-    expect_toast(page, "1 jobs were deleted")
+    answer(page, "Delete 1 job")
+    expect_toast(page, "1 job was deleted")
     assert queue.length() == 0
 
 
@@ -198,10 +198,10 @@ def test_it_works_without_scripts(app: Headrace, tasks: dict[str, Any], browser:
         page.reload()
         expect(page.locator(".toast")).to_have_count(0)
         press(page, "Clear")
-        expect(page.get_by_role("heading", level=1)).to_contain_text("Delete all 1 jobs")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Delete 1 job of queue sums")
         assert app.queue("sums").length() == 1
-        press(page, "Delete 1 jobs")
-        expect_toast(page, "1 jobs were deleted")
+        press(page, "Delete 1 job")
+        expect_toast(page, "1 job was deleted")
         assert app.queue("sums").length() == 0
         context.close()
 

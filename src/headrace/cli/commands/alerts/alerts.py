@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from headrace.app.alerts.records import Alert, AlertChange
+from headrace.app.alerts.records import Alert, AlertChange, AlertSilence
 from headrace.cli.commands.alerts.channels import channel, channels
 from headrace.cli.commands.alerts.rules import labels_option, rule, rules
-from headrace.cli.options import as_json_option, duration, example, moment, shared
-from headrace.cli.output import Column, ago, paint, print_facts, print_json, print_table, remark, say, stamp
+from headrace.cli.options import by_option, duration, example, limit_option, moment
+from headrace.cli.output import Column, ago, paint, say, stamp
+from headrace.cli.resource import Output, Resource, facts, line, table
 from headrace.cli.session import Session
 from headrace.core.alerts.alert import SEVERITIES
 
@@ -42,46 +43,25 @@ _SILENCES = (
 )
 
 
-@click.group(
+alerts = Resource(
     "alerts",
-    invoke_without_command=True,
-    epilog=example("headrace alerts", "headrace alerts ack no_worker --by kim", "headrace alerts silence --for 2h"),
+    "List and acknowledge alerts; manage rules, channels and silences. Without a command: list alerts.",
+    "headrace alerts",
+    "headrace alerts ack no_worker --by kim",
+    "headrace alerts silence --for 2h",
 )
-@as_json_option
-@shared
-@click.pass_context
-def alerts(ctx: click.Context, as_json: bool) -> None:
-    """List and acknowledge alerts; manage rules, channels and silences. Without a command: list alerts."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_alerts, as_json=as_json)
-    elif as_json:
-        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
 
 
 @alerts.command("list", epilog=example("headrace alerts list --severity critical", "headrace alerts list --pending"))
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only of this severity.")
 @click.option("--unacknowledged", is_flag=True, help="Only unacknowledged ones.")
 @click.option("--pending", is_flag=True, help="Also alerts whose rule has not held long enough to fire.")
-@as_json_option
-@shared
-@click.pass_obj
-def list_alerts(
-    session: Session,
-    as_json: bool,
-    severity: str | None = None,
-    unacknowledged: bool = False,
-    pending: bool = False,
-) -> None:
+def list_alerts(session: Session, severity: str | None, unacknowledged: bool, pending: bool) -> Output:
     """List the firing alerts, most severe first."""
     acknowledged = False if unacknowledged else None
     found = session.store().alerts.active(severity=severity, acknowledged=acknowledged, pending=pending)
-    if as_json:
-        print_json(found)
-    elif not found:
-        remark("no alert fires")
-    else:
-        now = datetime.now(UTC)
-        print_table(_COLUMNS, [_row(alert, now) for alert in found])
+    now = datetime.now(UTC)
+    return table(found, _COLUMNS, (_row(alert, now) for alert in found), "no alert fires")
 
 
 def _row(alert: Alert, now: datetime) -> list[str]:
@@ -92,21 +72,16 @@ def _row(alert: Alert, now: datetime) -> list[str]:
 
 @alerts.command("show", epilog=example(f"headrace alerts show {_ID}", "headrace alerts show no_worker"))
 @click.argument("alert_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def show(session: Session, alert_id: str, as_json: bool) -> None:
+def show(session: Session, alert_id: str) -> Output:
     """Show everything about one alert. ID may be the name of its rule if that rule has only one open alert."""
-    _print(session.store().alerts.get(alert_id), as_json)
+    alert = session.store().alerts.get(alert_id)
+    return facts(alert, _facts(alert))
 
 
-def _print(alert: Alert, as_json: bool) -> None:
-    if as_json:
-        print_json(alert)
-        return
+def _facts(alert: Alert) -> list[tuple[str, str]]:
     acknowledged_by = f" by {alert.acknowledged_by}" if alert.acknowledged_by else ""
     resolved_by = f" by {alert.resolved_by}" if alert.resolved_by else ""
-    pairs = [
+    return [
         ("id", alert.id),
         ("rule", alert.rule),
         ("severity", alert.severity),
@@ -121,25 +96,16 @@ def _print(alert: Alert, as_json: bool) -> None:
         ("note", alert.note or "-"),
         ("runbook", alert.runbook or "-"),
     ]
-    print_facts(pairs)
 
 
 @alerts.command("history", epilog=example("headrace alerts history -n 20", "headrace alerts history --rule no_worker"))
 @click.option("--rule", "rule_name", metavar="RULE", help="Only of this rule.")
 @click.option("--before", metavar="TIME", callback=moment, help="Only entries before this ISO time (UTC).")
-@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@as_json_option
-@shared
-@click.pass_obj
-def history(session: Session, rule_name: str | None, before: datetime | None, limit: int, as_json: bool) -> None:
+@limit_option
+def history(session: Session, rule_name: str | None, before: datetime | None, limit: int) -> Output:
     """List the history of alerts, newest first."""
     found = session.store().alerts.history(limit=limit, before=before, rule=rule_name)
-    if as_json:
-        print_json(found)
-    elif not found:
-        remark("there is no history yet")
-    else:
-        print_table(_HISTORY, [_history_row(change) for change in found])
+    return table(found, _HISTORY, map(_history_row, found), "there is no history yet")
 
 
 def _history_row(change: AlertChange) -> list[str]:
@@ -149,40 +115,27 @@ def _history_row(change: AlertChange) -> list[str]:
     return [stamp(change.at), change.what, alert.severity, alert.rule, by, alert.summary + note]
 
 
-_by_option = click.option("--by", metavar="NAME", help="Your name, for the record.")
 _note_option = click.option("--note", metavar="TEXT", help="A note, for the record.")
 
 
 @alerts.command("ack", epilog=example(f"headrace alerts ack {_ID} --by kim --note 'on it'"))
 @click.argument("alert_id", metavar="ID")
-@_by_option
+@by_option
 @_note_option
-@as_json_option
-@shared
-@click.pass_obj
-def ack(session: Session, alert_id: str, by: str | None, note: str | None, as_json: bool) -> None:
+def ack(session: Session, alert_id: str, by: str | None, note: str | None) -> Output:
     """Acknowledge an alert, which stops its repeated notifications. ID may be the name of its rule."""
     alert = session.store().alerts.acknowledge(alert_id, by=by, note=note)
-    if as_json:
-        print_json(alert)
-    else:
-        say(f"acknowledged: {alert.rule}; it resolves when its rule no longer holds")
+    return line(alert, f"acknowledged: {alert.rule}; it resolves when its rule no longer holds")
 
 
 @alerts.command("resolve", epilog=example(f"headrace alerts resolve {_ID} --by kim"))
 @click.argument("alert_id", metavar="ID")
-@_by_option
+@by_option
 @_note_option
-@as_json_option
-@shared
-@click.pass_obj
-def resolve(session: Session, alert_id: str, by: str | None, note: str | None, as_json: bool) -> None:
+def resolve(session: Session, alert_id: str, by: str | None, note: str | None) -> Output:
     """Resolve an alert by hand. It fires again if its rule still holds."""
     alert = session.store().alerts.resolve(alert_id, by=by, note=note)
-    if as_json:
-        print_json(alert)
-    else:
-        say(f"resolved: {alert.rule}")
+    return line(alert, f"resolved: {alert.rule}")
 
 
 @alerts.command("trigger", epilog=example("headrace alerts trigger deploy 'the deploy failed' --label host=web1"))
@@ -190,23 +143,14 @@ def resolve(session: Session, alert_id: str, by: str | None, note: str | None, a
 @click.argument("summary")
 @labels_option
 @click.option("--severity", type=click.Choice(SEVERITIES), default="warning", show_default=True)
-@as_json_option
-@shared
-@click.pass_obj
-def trigger(session: Session, name: str, summary: str, labels: dict[str, str], severity: str, as_json: bool) -> None:
+def trigger(session: Session, name: str, summary: str, labels: dict[str, str], severity: str) -> Output:
     """Raise an alert by hand, for a problem that no rule can see. A worker sends the notifications."""
     alert = session.store().alerts.trigger(name, summary, labels=labels, severity=severity)
-    if as_json:
-        print_json(alert)
-    else:
-        say(f"{alert.state}: {alert.rule}, {alert.id}")
+    return line(alert, f"{alert.state}: {alert.rule}, {alert.id}")
 
 
 @alerts.command("evaluate", epilog=example("headrace alerts evaluate"))
-@as_json_option
-@shared
-@click.pass_obj
-def evaluate(session: Session, as_json: bool) -> int:
+def evaluate(session: Session) -> Output:
     """Evaluate every rule now and send notifications, as workers do. Exits with 1 while a critical alert fires.
 
     Run it from cron or a systemd timer to be alerted when no worker is alive.
@@ -214,13 +158,14 @@ def evaluate(session: Session, as_json: bool) -> int:
     app_alerts = session.store().alerts
     changed = app_alerts.evaluate()
     firing = app_alerts.active()
-    if as_json:
-        print_json({"changed": changed, "firing": firing})
-    else:
+
+    def show() -> None:
         for alert in changed:
             say(paint(f"{alert.state}: {alert.rule}: {alert.summary}", "green" if alert.resolved_at else "red"))
         say(f"{len(firing)} alerts fire" if len(firing) != 1 else "1 alert fires")
-    return int(any(alert.severity == "critical" and alert.state == "firing" for alert in firing))
+
+    is_critical = any(alert.severity == "critical" and alert.state == "firing" for alert in firing)
+    return Output({"changed": changed, "firing": firing}, show, int(is_critical))
 
 
 # -- silences
@@ -238,61 +183,38 @@ def evaluate(session: Session, as_json: bool) -> int:
     show_default=True,
     help="Duration: 30m, 2h, 1d.",
 )
-@_by_option
+@by_option
 @_note_option
-@as_json_option
-@shared
-@click.pass_obj
-def silence(
-    session: Session, /, rule_name: str | None, length: float, as_json: bool, **labels_by_and_note: Any
-) -> None:
+def silence(session: Session, /, rule_name: str | None, length: float, **labels_by_and_note: Any) -> Output:
     """Mute notifications of RULE, or of every rule, for a time. Alerts are still listed."""
     created = session.store().alerts.silence(rule_name, for_=length, **labels_by_and_note)
-    if as_json:
-        print_json(created)
-    else:
-        say(f"{created.id}: silent until {stamp(created.until)}")
+    return line(created, f"{created.id}: silent until {stamp(created.until)}")
 
 
 @alerts.command("silences", epilog=example("headrace alerts silences"))
-@as_json_option
-@shared
-@click.pass_obj
-def silences(session: Session, as_json: bool) -> None:
+def silences(session: Session) -> Output:
     """List the active silences."""
     found = session.store().alerts.silences()
-    if as_json:
-        print_json(found)
-    elif not found:
-        remark("nothing is silenced")
-    else:
-        rows = [
-            [
-                row.id,
-                row.rule or "any",
-                ", ".join(f"{name}={value}" for name, value in row.labels.items()) or "any",
-                stamp(row.until),
-                row.by or "-",
-                row.note or "-",
-            ]
-            for row in found
-        ]
-        print_table(_SILENCES, rows)
+    return table(found, _SILENCES, map(_silence_row, found), "nothing is silenced")
+
+
+def _silence_row(row: AlertSilence) -> list[str]:
+    return [
+        row.id,
+        row.rule or "any",
+        ", ".join(f"{name}={value}" for name, value in row.labels.items()) or "any",
+        stamp(row.until),
+        row.by or "-",
+        row.note or "-",
+    ]
 
 
 @alerts.command("unsilence", epilog=example(f"headrace alerts unsilence {_ID}"))
 @click.argument("silence_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def unsilence(session: Session, silence_id: str, as_json: bool) -> int:
+def unsilence(session: Session, silence_id: str) -> Output:
     """End a silence."""
     done = session.store().alerts.unsilence(silence_id)
-    if as_json:
-        print_json({"ended": done})
-    else:
-        say("the silence has ended" if done else "there is no such silence")
-    return 0 if done else 1
+    return line({"ended": done}, "the silence has ended" if done else "there is no such silence", int(not done))
 
 
 for command in (rules, rule, channels, channel):

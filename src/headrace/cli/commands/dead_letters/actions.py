@@ -10,11 +10,13 @@ import msgspec
 
 from headrace.app.dead_letters.dead import Dead
 from headrace.app.dead_letters.records import BulkRequeue
-from headrace.cli.options import as_json_option, chosen, duration, example, moment_or_age, shared, yes_option
-from headrace.cli.output import clean, confirm, print_json, say
+from headrace.cli.options import by_option, chosen, duration, example, moment_or_age, yes_option
+from headrace.cli.output import confirm
+from headrace.cli.resource import Output, OutputCommand, line
 from headrace.cli.session import Session
 from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import BY_HAND, STATUSES
+from headrace.core.text import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ID = "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f"
@@ -45,12 +47,12 @@ def status_option(function: F) -> F:
 
 
 def _by_and_note_options(function: F) -> F:
-    by = click.option("--by", metavar="NAME", help="Your name, for the record.")
-    return by(click.option("--note", metavar="TEXT", help="A note, kept with the dead letter.")(function))
+    return by_option(click.option("--note", metavar="TEXT", help="A note, kept with the dead letter.")(function))
 
 
 @click.command(
     "requeue",
+    cls=OutputCommand,
     epilog=example(
         f"headrace dead requeue {_ID} --by ann --note 'server is back'",
         "headrace dead requeue --fingerprint 5f1d0c7e9a3b2c4d --rate 10/s",
@@ -69,9 +71,6 @@ def _by_and_note_options(function: F) -> F:
 @_by_and_note_options
 @click.option("--dry-run", is_flag=True, help="Only show how many.")
 @yes_option
-@as_json_option
-@shared
-@click.pass_obj
 def requeue(
     session: Session,
     /,
@@ -85,9 +84,8 @@ def requeue(
     kwargs: str | None,
     dry_run: bool,
     yes: bool,
-    as_json: bool,
     **given: Any,
-) -> None:
+) -> Output:
     """Run the job of one dead letter, or of all that match, again. ID may be the id of the job."""
     by_and_note = {"by": given.pop("by"), "note": given.pop("note")}
     filters = chosen(given)
@@ -97,8 +95,7 @@ def requeue(
             raise click.UsageError("give an ID or filters, not both")
         new_arguments = {"args": _json("--args", arguments), "kwargs": _json("--kwargs", kwargs)}
         result = session.store().dead.requeue(dead_letter_id, **options, **new_arguments)
-        _report(msgspec.structs.asdict(result), result.message, as_json)
-        return
+        return line(result, result.message)
     if arguments or kwargs:
         raise click.UsageError("--args and --kwargs are for a single dead letter: give its ID")
     if not filters and not everything:
@@ -110,57 +107,52 @@ def requeue(
     matches = dead_letters.requeue_where(**bulk_options, dry_run=True)
     if not dry_run:
         if matches.matched and not yes:
-            confirm(f"requeue {_dead_letters(matches.matched)}")
+            confirm(f"requeue {counted(matches.matched, 'dead letter')}")
         matches = dead_letters.requeue_where(**bulk_options)
-    _report(msgspec.structs.asdict(matches), _format_bulk(matches), as_json)
+    return line(matches, _format_bulk(matches))
 
 
-@click.command("add", epilog=example(f"headrace dead add {_ID} --reason wrong_total --note 'ask the shop' --by ann"))
+@click.command(
+    "add",
+    cls=OutputCommand,
+    epilog=example(f"headrace dead add {_ID} --reason wrong_total --note 'ask the shop' --by ann"),
+)
 @click.argument("job_id", metavar="JOB")
 @click.option("--reason", default=BY_HAND, show_default=True, help="The reason, one word.")
 @_by_and_note_options
-@as_json_option
-@shared
-@click.pass_obj
-def add(session: Session, job_id: str, reason: str, by: str | None, note: str | None, as_json: bool) -> None:
+def add(session: Session, job_id: str, reason: str, by: str | None, note: str | None) -> Output:
     """Make a dead letter of a job by hand. A job that has not started fails."""
     dead_letter = session.store().dead.add(job_id, reason=reason, by=by, note=note)
-    _report(
-        msgspec.structs.asdict(dead_letter), f"job {dead_letter.job_id} has the dead letter {dead_letter.id}", as_json
-    )
+    return line(dead_letter, f"job {dead_letter.job_id} has the dead letter {dead_letter.id}")
 
 
-@click.command("resolve", epilog=example(f"headrace dead resolve {_ID} manually_resolved --by ann --note 'refunded'"))
+@click.command(
+    "resolve",
+    cls=OutputCommand,
+    epilog=example(f"headrace dead resolve {_ID} manually_resolved --by ann --note 'refunded'"),
+)
 @click.argument("dead_letter_id", metavar="ID")
 @click.argument("status")
 @_by_and_note_options
-@as_json_option
-@shared
-@click.pass_obj
-def resolve(
-    session: Session, dead_letter_id: str, status: str, by: str | None, note: str | None, as_json: bool
-) -> None:
+def resolve(session: Session, dead_letter_id: str, status: str, by: str | None, note: str | None) -> Output:
     """Close a pending dead letter as manually_resolved, permanently_failed or cancelled. Its job does not change."""
     dead_letter = session.store().dead.resolve(dead_letter_id, status, by=by, note=note)
-    _report(msgspec.structs.asdict(dead_letter), f"dead letter {dead_letter.id} is {dead_letter.status}", as_json)
+    return line(dead_letter, f"dead letter {dead_letter.id} is {dead_letter.status}")
 
 
-@click.command("note", epilog=example(f"headrace dead note {_ID} 'asked the bank' --by ann"))
+@click.command("note", cls=OutputCommand, epilog=example(f"headrace dead note {_ID} 'asked the bank' --by ann"))
 @click.argument("dead_letter_id", metavar="ID")
 @click.argument("text")
-@click.option("--by", metavar="NAME", help="Your name, for the record.")
-@as_json_option
-@shared
-@click.pass_obj
-def note(session: Session, dead_letter_id: str, text: str, by: str | None, as_json: bool) -> None:
+@by_option
+def note(session: Session, dead_letter_id: str, text: str, by: str | None) -> Output:
     """Add a note to a dead letter."""
     dead_letter = session.store().dead.note(dead_letter_id, text, by=by)
-    _report(
-        msgspec.structs.asdict(dead_letter), f"dead letter {dead_letter.id} has {len(dead_letter.notes)} notes", as_json
-    )
+    return line(dead_letter, f"dead letter {dead_letter.id} has {len(dead_letter.notes)} notes")
 
 
-@click.command("purge", epilog=example("headrace dead purge --older-than 30d", "headrace dead purge --dry-run"))
+@click.command(
+    "purge", cls=OutputCommand, epilog=example("headrace dead purge --older-than 30d", "headrace dead purge --dry-run")
+)
 @click.option(
     "--older-than",
     metavar="TIME",
@@ -174,21 +166,16 @@ def note(session: Session, dead_letter_id: str, text: str, by: str | None, as_js
 )
 @click.option("--dry-run", is_flag=True, help="Only show how many.")
 @yes_option
-@as_json_option
-@shared
-@click.pass_obj
-def purge(
-    session: Session, older_than: float, status: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool
-) -> None:
+def purge(session: Session, older_than: float, status: tuple[str, ...], dry_run: bool, yes: bool) -> Output:
     """Delete old dead letters. Pending ones stay unless --status names them."""
     dead_letters: Dead = session.store().dead
     count = dead_letters.purge(older_than=older_than, status=status or None, dry_run=True)
     if not dry_run:
         if count and not yes:
-            confirm(f"remove {_dead_letters(count)} for good")
+            confirm(f"remove {counted(count, 'dead letter')} for good")
         count = dead_letters.purge(older_than=older_than, status=status or None)
     verb = "would be removed" if dry_run else "removed"
-    _report({"purged": count, "dry_run": dry_run}, f"{_dead_letters(count)} {verb}", as_json)
+    return line({"purged": count, "dry_run": dry_run}, f"{counted(count, 'dead letter')} {verb}")
 
 
 def _json(option: str, text: str | None) -> Any:
@@ -202,20 +189,9 @@ def _json(option: str, text: str | None) -> Any:
 
 def _format_bulk(result: BulkRequeue) -> str:
     verb = "would be requeued" if result.dry_run else "requeued"
-    parts = [f"{_dead_letters(result.requeued)} {verb}"]
+    parts = [f"{counted(result.requeued, 'dead letter')} {verb}"]
     if result.permanently_failed:
         parts.append(f"{result.permanently_failed} permanently failed: requeued too often")
     if result.skipped:
         parts.append(f"{result.skipped} skipped: already handled, or the job is no longer failed")
     return "; ".join(parts)
-
-
-def _dead_letters(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count} dead letters"
-
-
-def _report(record: dict[str, Any], text: str, as_json: bool) -> None:
-    if as_json:
-        print_json(record)
-    else:
-        say(clean(text))

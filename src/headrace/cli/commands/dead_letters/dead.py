@@ -20,8 +20,9 @@ from headrace.cli.commands.dead_letters.actions import (
     resolve,
     status_option,
 )
-from headrace.cli.options import as_json_option, chosen, example, shared
-from headrace.cli.output import Column, ago, print_facts, print_json, print_table, remark, stamp
+from headrace.cli.options import chosen, example, limit_option
+from headrace.cli.output import Column, ago, print_facts, print_table, stamp
+from headrace.cli.resource import Output, Resource, table
 from headrace.cli.session import Session
 from headrace.core.tasks.arguments import line_of
 
@@ -47,106 +48,69 @@ _GROUP_COLUMNS = (
 _STATS = ("total", "pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired")
 
 
-def _limit(function: Any) -> Any:
-    return click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)(function)
-
-
-@click.group(
+dead = Resource(
     "dead",
-    invoke_without_command=True,
-    epilog=example("headrace dead", "headrace dead groups", "headrace dead requeue --fingerprint 5f1d0c7e9a3b2c4d"),
+    "Inspect and requeue jobs that failed for good. Without a command: list pending dead letters.",
+    "headrace dead",
+    "headrace dead groups",
+    "headrace dead requeue --fingerprint 5f1d0c7e9a3b2c4d",
 )
-@as_json_option
-@shared
-@click.pass_context
-def dead(ctx: click.Context, as_json: bool) -> None:
-    """Inspect and requeue jobs that failed for good. Without a command: list pending dead letters."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_dead_letters, as_json=as_json)
-    elif as_json:
-        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
 
 
 @dead.command("list", epilog=example("headrace dead list --task send --since 1d", "headrace dead list --status all"))
 @dead_letter_filters
 @status_option
-@_limit
+@limit_option
 @click.option("--cursor", help="Continue after the page that ended with this cursor.")
-@as_json_option
-@shared
-@click.pass_obj
-def list_dead_letters(
-    session: Session, /, status: str, limit: int, cursor: str | None, as_json: bool, **given: Any
-) -> None:
+def list_dead_letters(session: Session, /, status: str, limit: int, cursor: str | None, **given: Any) -> Output:
     """List dead letters, newest first."""
     requested = None if status == "all" else status
     page = session.store().dead.list(status=requested, limit=limit, cursor=cursor, **chosen(given))
-    if as_json:
-        print_json({"dead_letters": [_record(dead_letter) for dead_letter in page], "cursor": page.cursor})
-        return
-    if not page:
-        remark("no dead letters match" if chosen(given) or requested != "pending" else "no dead letters are pending")
-        return
     now = datetime.now(UTC)
-    print_table(_COLUMNS, [_row(dead_letter, now) for dead_letter in page])
-    if page.cursor:
-        remark(f"more follow: add --cursor {page.cursor}")
+    return table(
+        {"dead_letters": list(page), "cursor": page.cursor},
+        _COLUMNS,
+        (_row(dead_letter, now) for dead_letter in page),
+        "no dead letters match" if chosen(given) or requested != "pending" else "no dead letters are pending",
+        [f"more follow: add --cursor {page.cursor}"] if page.cursor else [],
+    )
 
 
 @dead.command("show", epilog=example(f"headrace dead show {_ID}"))
 @click.argument("dead_letter_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def show(session: Session, dead_letter_id: str, as_json: bool) -> None:
+def show_dead_letter(session: Session, dead_letter_id: str) -> Output:
     """Show everything about one dead letter. ID may be the id of its job."""
     dead_letters = session.store().dead
     dead_letter = dead_letters.get(dead_letter_id)
     history = dead_letters.history(dead_letter.id)
-    if as_json:
-        print_json({**_record(dead_letter), "history": [job_view.entry_record(entry) for entry in history]})
-        return
-    print_facts(_facts(dead_letter))
-    if history:
-        print_facts([("history", "")])
-        print_table(job_view.HISTORY_COLUMNS, [job_view.entry_row(entry) for entry in history])
+
+    def show() -> None:
+        print_facts(_facts(dead_letter))
+        if history:
+            print_facts([("history", "")])
+            print_table(job_view.HISTORY_COLUMNS, map(job_view.entry_row, history))
+
+    return Output({**_record(dead_letter), "history": history}, show)
 
 
 @dead.command("groups", epilog=example("headrace dead groups --json"))
 @status_option
-@_limit
-@as_json_option
-@shared
-@click.pass_obj
-def groups(session: Session, status: str, limit: int, as_json: bool) -> None:
+@limit_option
+def groups(session: Session, status: str, limit: int) -> Output:
     """Group dead letters by the fingerprint of their error, largest group first."""
     found = session.store().dead.groups(status=None if status == "all" else status, limit=limit)
-    if as_json:
-        print_json([msgspec.structs.asdict(group) for group in found])
-        return
-    if not found:
-        remark("no dead letters match")
-        return
     now = datetime.now(UTC)
-    print_table(_GROUP_COLUMNS, [_group_row(group, now) for group in found])
+    return table(found, _GROUP_COLUMNS, (_group_row(group, now) for group in found), "no dead letters match")
 
 
 @dead.command("stats", epilog=example("headrace dead stats"))
-@as_json_option
-@shared
-@click.pass_obj
-def stats(session: Session, as_json: bool) -> None:
+def stats(session: Session) -> Output:
     """Count dead letters by reason."""
     found = session.store().dead.stats()
-    if as_json:
-        print_json([msgspec.structs.asdict(row) for row in found])
-        return
-    if not found:
-        remark("there are no dead letters")
-        return
     titles = [name.upper() for name in _STATS]
     columns = [Column("REASON", min_width=8), *(Column(title, right=True) for title in (*titles, "REQUEUES"))]
-    print_table([*columns, Column("OLDEST"), Column("NEWEST")], [_stats_row(row) for row in found])
+    columns += [Column("OLDEST"), Column("NEWEST")]
+    return table(found, columns, map(_stats_row, found), "there are no dead letters")
 
 
 for command in (add, requeue, resolve, note, purge):

@@ -10,20 +10,12 @@ import click
 
 from headrace.app.app import Headrace
 from headrace.cli.find_job import job_of
-from headrace.cli.options import (
-    as_json_option,
-    chosen,
-    duration,
-    example,
-    filters,
-    moment,
-    moment_or_age,
-    shared,
-    yes_option,
-)
-from headrace.cli.output import clean, confirm, print_json, remark, say
+from headrace.cli.options import chosen, duration, example, filters, moment, moment_or_age, yes_option
+from headrace.cli.output import clean, confirm, remark, say
+from headrace.cli.resource import Output, OutputCommand, line
 from headrace.cli.session import Session
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
+from headrace.core.text import counted
 from headrace.errors import HeadraceError
 from headrace.runtime.jobs.job import Job
 
@@ -67,18 +59,13 @@ def _action_command(
             function = option(function)
         return function
 
-    @click.command(name, help=help_text, epilog=example(*examples))
+    @click.command(name, cls=OutputCommand, help=help_text, epilog=example(*examples))
     @click.argument("ids", metavar="[ID]...", nargs=-1)
     @filters
     @with_bounds
     @click.option("--all", "everything", is_flag=True, help="All jobs; required without ids and filters.")
     @yes_option
-    @as_json_option
-    @shared
-    @click.pass_obj
-    def command(
-        session: Session, /, ids: tuple[str, ...], everything: bool, yes: bool, as_json: bool, **given: Any
-    ) -> int:
+    def command(session: Session, /, ids: tuple[str, ...], everything: bool, yes: bool, **given: Any) -> Output:
         given_filters = chosen(given)
         _check_choice(name, ids, given_filters, everything)
         action = _action_named(session.store(), name)
@@ -86,8 +73,7 @@ def _action_command(
             changed, refused = _by_id(session.store(), action, ids)
         else:
             changed, refused = _by_filter(session.store(), action, given_filters, yes), []
-        _report(action, changed, refused, as_json)
-        return 1 if refused else 0
+        return _output(action, changed, refused)
 
     return command
 
@@ -134,24 +120,19 @@ def _by_filter(app: Headrace, action: JobAction, given_filters: dict[str, Any], 
     count = app.jobs.count(**selection)
     if count and not yes:
         bound_text = "" if not bounds else "up to " if "limit" not in bounds else f"at most {bounds['limit']} of "
-        confirm(f"{action.name} {bound_text}{_jobs(count)}")
+        confirm(f"{action.name} {bound_text}{counted(count, 'job')}")
     return action.many(**selection, **bounds) if count else 0
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
+def _output(action: JobAction, changed: int, refused: list[ActionRefused]) -> Output:
+    def show() -> None:
+        if changed or not refused:
+            say(f"{counted(changed, 'job')} {action.done}")
+        for refused_job in refused:
+            remark(f"error: {refused_job.id}: {refused_job.reason}")
 
-
-def _report(action: JobAction, changed: int, refused: list[ActionRefused], as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {"action": action.name, "changed": changed, "refused": [refused_job._asdict() for refused_job in refused]}
-        )
-        return
-    if changed or not refused:
-        say(f"{_jobs(changed)} {action.done}")
-    for refused_job in refused:
-        remark(f"error: {refused_job.id}: {refused_job.reason}")
+    data = {"action": action.name, "changed": changed, "refused": [refused_job._asdict() for refused_job in refused]}
+    return Output(data, show, int(bool(refused)))
 
 
 cancel = _action_command(
@@ -188,16 +169,15 @@ delete = _action_command(
 
 
 @click.command(
-    "update", epilog=example("headrace jobs update 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --priority 50 --delay 10m")
+    "update",
+    cls=OutputCommand,
+    epilog=example("headrace jobs update 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --priority 50 --delay 10m"),
 )
 @click.argument("job_id", metavar="ID")
 @click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
 @click.option("--run-at", callback=moment, metavar="TIME", help="New start time, an ISO time (UTC).")
 @click.option("--delay", callback=duration, metavar="TIME", help="New start time from now: seconds or 10m, 2h.")
 @click.option("--queue", "-q", help="New queue.")
-@as_json_option
-@shared
-@click.pass_obj
 def update(
     session: Session,
     job_id: str,
@@ -205,8 +185,7 @@ def update(
     run_at: datetime | None,
     delay: float | None,
     queue: str | None,
-    as_json: bool,
-) -> int:
+) -> Output:
     """Change a job that has not started."""
     if run_at is not None and delay is not None:
         raise click.UsageError("--run-at and --delay exclude each other")
@@ -217,8 +196,5 @@ def update(
     job = job_of(session.store(), job_id)
     if not job.update(priority=priority, run_at=run_at, queue=queue):
         raise HeadraceError(f"job {job.id} is {job.state}; only a job that has not started can be changed")
-    if as_json:
-        print_json({"id": job.id, "priority": job.priority, "run_at": job.run_at, "queue": job.queue})
-    else:
-        say(f"job {job.id} changed")
-    return 0
+    data = {"id": job.id, "priority": job.priority, "run_at": job.run_at, "queue": job.queue}
+    return line(data, f"job {job.id} changed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,10 +10,10 @@ import click
 from headrace.app.parts import declared_task
 from headrace.cli import job_view
 from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
-from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, names, shared
+from headrace.cli.options import F, as_json_option, duration, duration_or_none, example, field_options, shared
 from headrace.cli.output import print_json, remark, say
 from headrace.cli.session import Session, missing_file
-from headrace.core.jobs.dependencies import POLICIES
+from headrace.core.tasks.option_fields import JOB_OPTIONS
 from headrace.runtime.jobs.job import Job
 
 
@@ -21,6 +22,10 @@ def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
         if not text.partition("=")[1] or text.startswith("="):
             raise click.BadParameter(f"{text!r} is not of the form name=value", ctx, param)
     return {name: rest for name, _, rest in (text.partition("=") for text in value)} or None
+
+
+def _options(*names: str) -> Callable[[F], F]:
+    return field_options([JOB_OPTIONS[name] for name in names])
 
 
 @click.command(
@@ -36,20 +41,12 @@ def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 @click.argument("args", required=False, callback=json_argument)
 @click.argument("kwargs", required=False, callback=json_argument)
 @click.option("--queue", "-q", help="Queue; overrides the task's.")
-@click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
-@click.option("--delay", metavar="TIME", callback=duration, help="Run later: seconds or 10m, 2h, 3d.")
-@click.option("--run-at", metavar="TIME", callback=moment, help="Run at an ISO time (UTC).")
-@click.option(
-    "--expires", metavar="TIME", callback=duration, help="Cancel the job if it has not started after this time."
-)
+@_options("priority", "delay", "run_at", "expires")
 @click.option("--timeout", metavar="TIME", callback=duration_or_none, help="Timeout of each attempt, or none.")
 @click.option("--retry", type=int, help="Maximum retries after a failure.")
-@click.option("--needs", multiple=True, callback=names, metavar="NAME,...", help="Capabilities its worker must have.")
-@click.option("--rate-key", metavar="KEY", help="Key for the queue's rate per key, such as a tenant.")
-@click.option("--concurrency-key", metavar="KEY", help="Key for the queue's concurrency limit per key.")
+@_options("needs", "rate_key", "concurrency_key")
 @click.option("--after", metavar="JOB", multiple=True, help="Wait for this job; may be repeated.")
-@click.option("--on-parent-failure", type=click.Choice(POLICIES), help="Action when a job given with --after fails.")
-@click.option("--job-id", help="Your own id for the job.")
+@_options("on_parent_failure", "job_id")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
 @click.option(
     "--meta", "metadata", multiple=True, callback=_metadata, metavar="NAME=VALUE", help="Metadata; may be repeated."

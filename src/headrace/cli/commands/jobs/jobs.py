@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,8 +10,9 @@ from headrace.cli import job_view
 from headrace.cli.commands.jobs.actions import cancel, delete, promote, retry, update
 from headrace.cli.commands.retention.archive import NO_ARCHIVE
 from headrace.cli.find_job import job_of
-from headrace.cli.options import as_json_option, chosen, example, filters, shared
-from headrace.cli.output import clean, print_facts, print_json, print_table, remark, say
+from headrace.cli.options import as_json_option, chosen, example, filters, limit_option, shared
+from headrace.cli.output import clean, print_json, remark, say
+from headrace.cli.resource import Output, OutputCommand, OutputGroup, facts, lines, table
 from headrace.cli.session import Session
 from headrace.engines.protocol.core import Bell
 from headrace.runtime.jobs.job import Job
@@ -22,8 +22,7 @@ _POLL_INTERVAL = 0.5
 
 
 def _paging(function: Any) -> Any:
-    limit = click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
-    return limit(click.option("--cursor", help="Continue after the page that ended with this cursor.")(function))
+    return limit_option(click.option("--cursor", help="Continue after the page that ended with this cursor.")(function))
 
 
 def _archived(function: Any) -> Any:
@@ -33,6 +32,7 @@ def _archived(function: Any) -> Any:
 
 @click.group(
     "jobs",
+    cls=OutputGroup,
     invoke_without_command=True,
     epilog=example(
         "headrace jobs --state failed --since 2h", "headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
@@ -47,7 +47,7 @@ def _archived(function: Any) -> Any:
 def jobs(ctx: click.Context, /, **given: Any) -> Any:
     """List, show and change jobs. Without a command: list them."""
     if ctx.invoked_subcommand is None:
-        return ctx.invoke(list_jobs, **given)
+        return list_jobs.run(ctx.obj, **given)
     misplaced = [name for name, value in chosen(given).items() if value and (name, value) != ("limit", 50)]
     if misplaced:  # ignored, `jobs --queue mail delete` would mean all queues
         option = {"as_json": "json", "args": "arg"}.get(misplaced[0], misplaced[0])
@@ -55,68 +55,55 @@ def jobs(ctx: click.Context, /, **given: Any) -> Any:
     return None
 
 
-@jobs.command("list", epilog=example("headrace jobs list --queue emails --state failed,retrying --since 1d"))
+@click.command(
+    "list", cls=OutputCommand, epilog=example("headrace jobs list --queue emails --state failed,retrying --since 1d")
+)
 @filters
 @_archived
 @_paging
-@as_json_option
-@shared
-@click.pass_obj
-def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: bool, as_json: bool, **given: Any) -> None:
+def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: bool, **given: Any) -> Output:
     """List jobs, newest first."""
     app = session.store()
     page = app.jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
     if given.get("text") and app.cipher is not None:
         remark("note: --text does not search encrypted arguments, only ids, tasks, reasons and metadata")
-    if as_json:
-        print_json({"jobs": [job_view.record(job) for job in page], "cursor": page.cursor})
-        return
-    if archived and not app.lifecycle.has_archive:
-        remark(NO_ARCHIVE)
-        return
-    if not page:
-        for name in given.get("args") or ():
+
+    def show() -> None:
+        if archived and not app.lifecycle.has_archive:
+            remark(NO_ARCHIVE)
+            return
+        for name in () if page else given.get("args") or ():
             if not app.services.is_indexed(name):
                 remark(f"note: no known task has {name!r} in its index; --text searches arguments without one")
-        remark("no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs")
-        return
-    now = datetime.now(UTC)
-    print_table(job_view.JOB_COLUMNS, [job_view.row(job, now) for job in page])
-    if page.cursor:
-        remark(f"more follow: add --cursor {page.cursor}")
+        empty = "no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs"
+        job_view.listing(page, empty).show()
+        if page.cursor:
+            remark(f"more follow: add --cursor {page.cursor}")
+
+    return Output(lambda: {"jobs": [job_view.record(job) for job in page], "cursor": page.cursor}, show)
 
 
-@jobs.command("show", epilog=example("headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.command("show", cls=OutputCommand, epilog=example("headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
 @click.argument("job_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def show(session: Session, job_id: str, as_json: bool) -> None:
+def show(session: Session, job_id: str) -> Output:
     """Show everything about one job. ID may be a prefix of at least 8 characters."""
     app = session.store()
     job = job_of(app, job_id)
     steps = [] if job.spooled or job.archived else app.engine.queries.details(job.id, history=False, logs=0).steps
-    if as_json:
-        print_json(job_view.full_record(job, steps))
-    else:
-        print_facts(job_view.facts(job, steps))
+    return facts(lambda: job_view.full_record(job, steps), job_view.facts(job, steps))
 
 
-@jobs.command("history", epilog=example("headrace jobs history 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.command(
+    "history", cls=OutputCommand, epilog=example("headrace jobs history 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f")
+)
 @click.argument("job_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def history(session: Session, job_id: str, as_json: bool) -> None:
+def history(session: Session, job_id: str) -> Output:
     """Show the history of a job, oldest first."""
     entries = job_of(session.store(), job_id).history()
-    if as_json:
-        print_json([job_view.entry_record(entry) for entry in entries])
-    else:
-        print_table(job_view.HISTORY_COLUMNS, [job_view.entry_row(entry) for entry in entries])
+    return table(entries, job_view.HISTORY_COLUMNS, map(job_view.entry_row, entries))
 
 
-@jobs.command("logs", epilog=example("headrace jobs logs 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --follow"))
+@click.command("logs", epilog=example("headrace jobs logs 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --follow"))
 @click.argument("job_id", metavar="ID")
 @click.option("--follow", "-f", is_flag=True, help="Stream new lines until the job finishes.")
 @as_json_option
@@ -169,22 +156,17 @@ def _print_lines(job: Job[Any], lines: list[LogEntry]) -> bool:
     return bool(lines)
 
 
-for command in (cancel, retry, promote, delete, update):
+for command in (list_jobs, show, history, logs, cancel, retry, promote, delete, update):
     jobs.add_command(command)
 
 
-@click.command("why", epilog=example("headrace why 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.command("why", cls=OutputCommand, epilog=example("headrace why 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
 @click.argument("job_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def why(session: Session, job_id: str, as_json: bool) -> None:
+def why(session: Session, job_id: str) -> Output:
     """Explain in one sentence why a job is not running, or what it is doing."""
     job = job_of(session.store(), job_id)
     found = job.explain()
-    if as_json:
-        print_json({"id": job.id, "state": job.state, "why": found.sentence, "remedy": found.remedy})
-    else:
-        say(clean(found.sentence))
-        if found.remedy is not None and found.remedy.command not in found.sentence:
-            say(clean(f"To change that: {found.remedy.command}"))
+    remedy = found.remedy
+    has_remedy = remedy is not None and remedy.command not in found.sentence
+    texts = [found.sentence, *([f"To change that: {remedy.command}"] if remedy and has_remedy else [])]
+    return lines({"id": job.id, "state": job.state, "why": found.sentence, "remedy": remedy}, texts)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
-from headrace.app.retention.archive_records import ArchiveRun
+from headrace.app.retention.archive_records import ArchiveRun, ArchiveStats
 from headrace.cli import job_view
 from headrace.cli.options import argument_option, as_json_option, chosen, example, moment_or_age, shared
-from headrace.cli.output import Column, clean, print_facts, print_json, print_table, remark, say, size, span, stamp
+from headrace.cli.output import Column, remark, size, span, stamp
+from headrace.cli.resource import Output, OutputCommand, OutputGroup, facts, line, table
 from headrace.cli.session import Session
 from headrace.core.jobs.states import FINAL
+from headrace.core.text import counted
 
 NO_ARCHIVE = "this store has no archive; set `archive_url` to an SQL store, such as sqlite:///archive.db"
 _ID = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
@@ -55,6 +56,7 @@ def _filter_options(function: Any) -> Any:
 
 @click.group(
     "archive",
+    cls=OutputGroup,
     invoke_without_command=True,
     epilog=example("headrace archive", "headrace archive --apply", "headrace archive export jobs.jsonl --since 30d"),
 )
@@ -62,33 +64,29 @@ def _filter_options(function: Any) -> Any:
 @as_json_option
 @shared
 @click.pass_context
-def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> int:
     """Archive or delete finished jobs past their retention, as workers do. Without --apply: show how many."""
     if ctx.invoked_subcommand is not None:
         if as_json or not dry_run:
             raise click.UsageError(f"put options after {ctx.invoked_subcommand!r}", ctx)
-        return
+        return 0
     session: Session = ctx.obj
     run = session.store().lifecycle.archive(dry_run=dry_run)
-    if as_json:
-        print_json(msgspec.structs.asdict(run))
-        return
-    say(_format_run(run))
-    if dry_run and (run.archived or run.deleted):
+    code = line(run, _format_run(run)).print(as_json)
+    if dry_run and (run.archived or run.deleted) and not as_json:
         remark("nothing was changed; --apply makes the change")
+    return code
 
 
 @archive.command("stats", epilog=example("headrace archive stats"))
-@as_json_option
-@shared
-@click.pass_obj
-def stats(session: Session, as_json: bool) -> None:
+def stats(session: Session) -> Output:
     """Show the size of the archive and the last retention run of a worker."""
     archive_stats = session.store().lifecycle.stats()
-    if as_json:
-        print_json(msgspec.structs.asdict(archive_stats))
-        return
-    facts = [
+    return facts(archive_stats, _facts(archive_stats))
+
+
+def _facts(archive_stats: ArchiveStats) -> list[tuple[str, str]]:
+    shown = [
         ("jobs", str(archive_stats.jobs)),
         ("size", size(archive_stats.bytes)),
         ("partitions", str(archive_stats.partitions)),
@@ -96,111 +94,73 @@ def stats(session: Session, as_json: bool) -> None:
     if archive_stats.swept_at is not None and archive_stats.seconds is not None:
         retention_run = (
             f"{archive_stats.archived} archived, {archive_stats.deleted} deleted, "
-            f"{archive_stats.dead_letters} dead letters removed"
+            f"{counted(archive_stats.dead_letters, 'dead letter')} removed"
         )
-        facts += [
+        shown += [
             ("last retention run", f"{stamp(archive_stats.swept_at)}, in {span(archive_stats.seconds)}"),
             ("result", retention_run),
         ]
     else:
-        facts.append(("last retention run", "none yet"))
-    print_facts(facts)
+        shown.append(("last retention run", "none yet"))
+    return shown
 
 
 @archive.command("months", epilog=example("headrace archive months"))
-@as_json_option
-@shared
-@click.pass_obj
-def months(session: Session, as_json: bool) -> None:
+def months(session: Session) -> Output:
     """Show the number and size of archived jobs by the month they finished in."""
     found = session.store().lifecycle.months()
-    if as_json:
-        print_json([msgspec.structs.asdict(row) for row in found])
-    elif found:
-        print_table(_MONTHS, [[row.month or "the rest", str(row.jobs), size(row.bytes)] for row in found])
-    else:
-        remark("the archive is empty" if session.store().lifecycle.has_archive else NO_ARCHIVE)
+    rows = ([row.month or "the rest", str(row.jobs), size(row.bytes)] for row in found)
+    return table(found, _MONTHS, rows, _empty(session, "the archive is empty"))
 
 
 @archive.command("durations", epilog=example("headrace archive durations --since 30d"))
 @_filter_options
-@as_json_option
-@shared
-@click.pass_obj
-def durations(session: Session, /, as_json: bool, **given: Any) -> None:
+def durations(session: Session, /, **given: Any) -> Output:
     """Show the run times of archived jobs for each task."""
     found = session.store().lifecycle.durations(**chosen(given))
-    if as_json:
-        print_json([msgspec.structs.asdict(row) for row in found])
-        return
-    if not found:
-        remark("no archived jobs match" if session.store().lifecycle.has_archive else NO_ARCHIVE)
-        return
-    rows = [[row.task, str(row.jobs), *map(span, (row.average, row.p95, row.longest))] for row in found]
-    print_table(_DURATIONS, rows)
+    rows = ([row.task, str(row.jobs), *map(span, (row.average, row.p95, row.longest))] for row in found)
+    return table(found, _DURATIONS, rows, _empty(session, "no archived jobs match"))
 
 
 @archive.command("export", epilog=example("headrace archive export jobs.jsonl --task emails.send --since 30d"))
 @click.argument("file", type=click.Path(dir_okay=False))
 @_filter_options
-@as_json_option
-@shared
-@click.pass_obj
-def export(session: Session, /, file: str, as_json: bool, **given: Any) -> None:
+def export(session: Session, /, file: str, **given: Any) -> Output:
     """Write archived jobs to FILE: .jsonl, or .parquet with headrace[parquet]. Arguments are written as stored."""
     count = session.store().lifecycle.export(file, **chosen(given))
-    if as_json:
-        print_json({"file": file, "jobs": count})
-    else:
-        say(clean(f"{_jobs(count)} written to {file}"))
+    return line({"file": file, "jobs": count}, f"{counted(count, 'job')} written to {file}")
 
 
 @archive.command("restore", epilog=example(f"headrace archive restore {_ID}"))
 @click.argument("job_id", metavar="ID")
-@as_json_option
-@shared
-@click.pass_obj
-def restore(session: Session, job_id: str, as_json: bool) -> None:
+def restore(session: Session, job_id: str) -> Output:
     """Return an archived job to the store, to run again."""
     job = session.store().lifecycle.restore(job_id)
-    if as_json:
-        print_json(job_view.record(job))
-    else:
-        say(clean(f"job {job.id} is {job.state}"))
+    return line(job_view.record(job), f"job {job.id} is {job.state}")
 
 
-@click.command("partitions", epilog=example("headrace partitions"))
-@as_json_option
-@shared
-@click.pass_obj
-def partitions(session: Session, as_json: bool) -> None:
+@click.command("partitions", cls=OutputCommand, epilog=example("headrace partitions"))
+def partitions(session: Session) -> Output:
     """List the partitions of the archive, oldest first."""
     found = session.store().lifecycle.partitions()
-    if as_json:
-        print_json([msgspec.structs.asdict(row) for row in found])
-        return
-    if not found:
-        remark("the archive has no partitions" if session.store().lifecycle.has_archive else NO_ARCHIVE)
-        return
-    print_table(
-        _COLUMNS, [[row.name, _day(row.since), _day(row.until), str(row.jobs), size(row.bytes)] for row in found]
-    )
+    rows = ([row.name, _day(row.since), _day(row.until), str(row.jobs), size(row.bytes)] for row in found)
+    return table(found, _COLUMNS, rows, _empty(session, "the archive has no partitions"))
+
+
+def _empty(session: Session, text: str) -> str:
+    return text if session.store().lifecycle.has_archive else NO_ARCHIVE
 
 
 def _format_run(run: ArchiveRun) -> str:
     prefix = "would be " if run.dry_run else ""
-    parts = [f"{_jobs(run.archived)} {prefix}archived", f"{run.deleted} {prefix}deleted"]
+    parts = [f"{counted(run.archived, 'job')} {prefix}archived", f"{run.deleted} {prefix}deleted"]
     if run.dead_letters_expired:
-        parts.append(f"{run.dead_letters_expired} dead letters {prefix}expired: unresolved for too long")
+        parts.append(f"{counted(run.dead_letters_expired, 'dead letter')} {prefix}expired: unresolved for too long")
     if run.dead_letters:
-        parts.append(f"{run.dead_letters} dead letters {prefix}removed")
+        parts.append(f"{counted(run.dead_letters, 'dead letter')} {prefix}removed")
     if run.dropped:
         parts.append(f"{prefix}dropped: {', '.join(run.dropped)}")
     return f"{', '.join(parts)} (took {span(run.seconds)})"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _day(moment: Any) -> str:

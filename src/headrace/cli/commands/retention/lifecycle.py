@@ -2,75 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-from msgspec import structs
 
-from headrace.app.retention.lifecycle_records import SPANS, LifecyclePolicy
-from headrace.cli.options import as_json_option, example, parse_seconds, shared
-from headrace.cli.output import Column, print_facts, print_json, print_table, remark
+from headrace.app.retention.lifecycle_records import LifecyclePolicy
+from headrace.cli.options import example, field_options, parse_seconds
+from headrace.cli.output import Column
+from headrace.cli.resource import Output, Resource, facts, table
 from headrace.cli.session import Session
-from headrace.core.retention.lifecycle import DEFAULT, POLICY_FIELDS, StoredPolicy, changed_policy
+from headrace.core.retention.lifecycle import DEFAULT, StoredPolicy, changed_policy
+from headrace.core.retention.policy_fields import POLICY_FIELDS, SPANS
 from headrace.core.retention.staleness import format_duration
 from headrace.errors import InvalidJob
 
-F = TypeVar("F", bound=Callable[..., Any])
 _COLUMNS = (Column("KIND"), Column("NAME", min_width=8), Column("BY"), Column("TERMS", min_width=8))
 _CLI_REPLACEMENTS = {
     "seconds, a timedelta, or None for": "seconds or 10m, 2h, 3d, or none for",
     "True": "yes",
     "False": "no",
 }
-_HELP = {
-    "on_stale": "Action on stale jobs: dead, fail or review.",
-    "archive": "Archive jobs past their retention instead of deleting them: yes or no.",
-    "remove_on_complete": "Remove completed jobs at once: yes, no, or the number of newest to keep.",
-    "remove_on_fail": "Remove failed jobs at once: yes, no, or the number of newest to keep.",
-}
 
 
-@click.group(
+lifecycle = Resource(
     "lifecycle",
-    invoke_without_command=True,
-    epilog=example("headrace lifecycle", "headrace lifecycle show --task emails.send"),
+    "Show and change staleness thresholds and retention. Without a command: list the tasks and queues that set any.",
+    "headrace lifecycle",
+    "headrace lifecycle show --task emails.send",
 )
-@as_json_option
-@shared
-@click.pass_context
-def lifecycle(ctx: click.Context, as_json: bool) -> None:
-    """Show and change staleness thresholds and retention. Without a command: list the tasks and queues that set any."""
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_policies, as_json=as_json)
-    elif as_json:
-        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
 
 
 @lifecycle.command("list", epilog=example("headrace lifecycle list --json"))
-@as_json_option
-@shared
-@click.pass_obj
-def list_policies(session: Session, as_json: bool) -> None:
+def list_policies(session: Session) -> Output:
     """List the tasks and queues with a lifecycle policy, set in code or by an operator."""
     found = session.store().lifecycle.policies()
-    if as_json:
-        print_json([structs.asdict(row) for row in found])
-    elif not found:
-        remark("no task or queue has a lifecycle policy; `headrace lifecycle show` shows the defaults")
-    else:
-        rows = [
-            [
-                row.kind,
-                row.name,
-                source,
-                " ".join(f"{name}={_format_value(name, value)}" for name, value in fields.items()),
-            ]
-            for row in found
-            for source, fields in (("its code", row.declared), ("an operator", row.override))
-            if fields
-        ]
-        print_table(_COLUMNS, rows)
+    rows = (
+        [row.kind, row.name, source, " ".join(f"{name}={_format_value(name, value)}" for name, value in fields.items())]
+        for row in found
+        for source, fields in (("its code", row.declared), ("an operator", row.override))
+        if fields
+    )
+    empty = "no task or queue has a lifecycle policy; `headrace lifecycle show` shows the defaults"
+    return table(found, _COLUMNS, rows, empty)
 
 
 @lifecycle.command(
@@ -78,21 +51,14 @@ def list_policies(session: Session, as_json: bool) -> None:
 )
 @click.option("--task", "-t", help="The task.")
 @click.option("--queue", "-q", help="The queue.")
-@as_json_option
-@shared
-@click.pass_obj
-def show(session: Session, task: str | None, queue: str | None, as_json: bool) -> None:
+def show(session: Session, task: str | None, queue: str | None) -> Output:
     """Show the policy of a task, a queue or all jobs, and where each value is set."""
-    _print(session.store().lifecycle.policy(task=task, queue=queue), as_json)
+    return _shown(session.store().lifecycle.policy(task=task, queue=queue))
 
 
-def _print(policy: LifecyclePolicy, as_json: bool) -> None:
-    if as_json:
-        print_json(policy)
-    else:
-        print_facts(
-            (name, f"{_format_value(name, getattr(policy, name))} ({policy.origin[name]})") for name in POLICY_FIELDS
-        )
+def _shown(policy: LifecyclePolicy) -> Output:
+    values = {name: _format_value(name, getattr(policy, name)) for name in POLICY_FIELDS}
+    return facts(policy, ((name, f"{value} ({policy.origin[name]})") for name, value in values.items()))
 
 
 def parse_field(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -115,23 +81,6 @@ def parse_field(ctx: click.Context, param: click.Parameter, value: str | None) -
     return parsed
 
 
-def _field_options(function: F) -> F:
-    for name in reversed(POLICY_FIELDS):
-        help_text = _HELP.get(name) or f"{_describe(name)}: seconds or 10m, 2h, 3d; none for no limit."
-        metavar = "TIME" if name in SPANS else "WORD"
-        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=parse_field, help=help_text)(
-            function
-        )
-    return function
-
-
-def _describe(name: str) -> str:
-    kind, _, what = name.partition("_")
-    if kind == "keep":
-        return f"Retention of {what} jobs"
-    return "Maximum age of a job" if what == "age" else f"Maximum time a job may be {what}"
-
-
 @lifecycle.command(
     "configure",
     epilog=example(
@@ -142,14 +91,9 @@ def _describe(name: str) -> str:
 )
 @click.option("--task", "-t", help="The task.")
 @click.option("--queue", "-q", help="The queue.")
-@_field_options
+@field_options(POLICY_FIELDS.values(), parse_field)
 @click.option("--clear", is_flag=True, help="Remove all that operators set before.")
-@as_json_option
-@shared
-@click.pass_obj
-def configure(
-    session: Session, /, task: str | None, queue: str | None, clear: bool, as_json: bool, **given: Any
-) -> None:
+def configure(session: Session, /, task: str | None, queue: str | None, clear: bool, **given: Any) -> Output:
     """Change the lifecycle policy of a task or a queue. It overrides its code and the settings.
 
     The word none means no limit; the word default removes a term set before.
@@ -164,7 +108,7 @@ def configure(
         app.lifecycle.reset(task=task, queue=queue)
     if fields:
         app.lifecycle.configure(task=task, queue=queue, **fields)
-    _print(app.lifecycle.policy(task=task, queue=queue), as_json)
+    return _shown(app.lifecycle.policy(task=task, queue=queue))
 
 
 def _format_value(name: str, value: Any) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from headrace.app.retention.lifecycle_records import StaleJob
-from headrace.cli.options import as_json_option, example, shared
-from headrace.cli.output import Column, print_json, print_table, remark, say
+from headrace.app.retention.lifecycle_records import StaleJob, StateAges
+from headrace.cli.options import example
+from headrace.cli.output import Column, print_table, remark, say
+from headrace.cli.resource import Output, OutputCommand, table
 from headrace.cli.session import Session
 from headrace.core.retention.staleness import format_duration
 
@@ -36,6 +37,7 @@ _DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for re
 
 @click.command(
     "stale",
+    cls=OutputCommand,
     epilog=example(
         "headrace stale",
         "headrace stale --warnings --queue mail",
@@ -51,28 +53,26 @@ _DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for re
 @click.option("--warnings", is_flag=True, help="Also jobs past 75 % of their limit.")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many.")
 @click.option("--ages", is_flag=True, help="Show how long jobs have been in their state, for each state and queue.")
-@as_json_option
-@shared
-@click.pass_obj
-def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: bool, **filters: Any) -> None:
+def stale(session: Session, /, apply: bool, ages: bool, limit: int, **filters: Any) -> Output:
     """List jobs that exceed the time limit of their state or age; with --apply, apply their on_stale action.
 
     Workers do this every `stale_check` seconds. `headrace lifecycle` shows and changes the limits.
     """
     if ages:
-        _print_ages(session, as_json)
-        return
+        return _ages(session)
     found = session.store().lifecycle.detect_stale(dry_run=not apply, limit=limit, **filters)
-    if as_json:
-        print_json({"dry_run": not apply, "jobs": found})
-    elif not found:
-        remark("no job is stale")
-    else:
+
+    def show() -> None:
+        if not found:
+            remark("no job is stale")
+            return
         print_table(_COLUMNS, [_row(job, apply) for job in found])
         if apply:
             _print_summary(found)
         if len(found) == limit:
             remark(f"there may be more than these {limit}; see --limit" + (", or run it again" if apply else ""))
+
+    return Output({"dry_run": not apply, "jobs": found}, show)
 
 
 def _row(job: StaleJob, was_applied: bool) -> list[str]:
@@ -101,23 +101,18 @@ def _print_summary(found: list[StaleJob]) -> None:
     say(", ".join(parts) or "no job was changed")
 
 
-def _print_ages(session: Session, as_json: bool) -> None:
+def _ages(session: Session) -> Output:
     found = session.store().lifecycle.ages()
-    if as_json:
-        print_json(found)
-    elif not found:
-        remark("there are no open jobs")
-    else:
-        rows = [
-            [
-                ages.state,
-                ages.queue,
-                str(ages.jobs),
-                *(format_duration(round(1000 * seconds)) for seconds in (ages.average, ages.longest)),
-                str(ages.over_an_hour),
-                str(ages.over_a_day),
-                " ".join(ages.stalest[:3]),
-            ]
-            for ages in found
-        ]
-        print_table(_AGE_COLUMNS, rows)
+    return table(found, _AGE_COLUMNS, map(_age_row, found), "there are no open jobs")
+
+
+def _age_row(ages: StateAges) -> list[str]:
+    return [
+        ages.state,
+        ages.queue,
+        str(ages.jobs),
+        *(format_duration(round(1000 * seconds)) for seconds in (ages.average, ages.longest)),
+        str(ages.over_an_hour),
+        str(ages.over_a_day),
+        " ".join(ages.stalest[:3]),
+    ]

@@ -15,8 +15,9 @@ from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import unused_urls
 from headrace.app.doctor import diagnose, spool
-from headrace.cli.options import as_json_option, example, shared
-from headrace.cli.output import Column, clean, paint, print_facts, print_json, print_table, say
+from headrace.cli.options import example
+from headrace.cli.output import Column, clean, paint, print_facts, print_table, say
+from headrace.cli.resource import Output, OutputCommand, line, lines
 from headrace.cli.session import Session, missing_file
 from headrace.core.health.findings import Finding
 from headrace.core.urls import redacted_url
@@ -42,19 +43,14 @@ class Report(msgspec.Struct):
     spool: SpoolStats | None = None
 
 
-@click.command("doctor", epilog=example("headrace doctor", "headrace --app shop.jobs:app doctor --json"))
+@click.command(
+    "doctor", cls=OutputCommand, epilog=example("headrace doctor", "headrace --app shop.jobs:app doctor --json")
+)
 @click.option("--all", "show_all", is_flag=True, help="Show all settings, also those with their defaults.")
-@as_json_option
-@shared
-@click.pass_obj
-def doctor(session: Session, show_all: bool, as_json: bool) -> int:
+def doctor(session: Session, show_all: bool) -> Output:
     """Check the settings, the store, the workers and the queues. Exits with 1 if something is wrong."""
     report = _run_checks(session)
-    if as_json:
-        print_json(report)
-    else:
-        _print(report, show_all=show_all)
-    return 0 if report.ok else 1
+    return Output(report, lambda: _print(report, show_all=show_all), int(not report.ok))
 
 
 def _run_checks(session: Session) -> Report:
@@ -89,7 +85,7 @@ def _open(session: Session, report: Report) -> Headrace | None:
 
 def _check_store(app: Headrace, report: Report) -> None:
     try:
-        report.engine = app.engine.maintenance.facts()
+        report.engine = app.engine.maintenance.facts().details
         silent = [worker.silent for worker in app.workers()]
         report.workers = {"alive": silent.count(False), "silent": silent.count(True)}
         report.queues = {stats.queue: stats.pending for stats in app.queues()}
@@ -195,21 +191,15 @@ def _format_value(value: Any) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-@click.command("migrate", epilog=example("headrace migrate", "headrace --url sqlite:///jobs.db migrate --json"))
-@as_json_option
-@shared
-@click.pass_obj
-def migrate(session: Session, as_json: bool) -> None:
+@click.command(
+    "migrate", cls=OutputCommand, epilog=example("headrace migrate", "headrace --url sqlite:///jobs.db migrate --json")
+)
+def migrate(session: Session) -> Output:
     """Migrate the store's tables to the schema version of this headrace."""
     engine = session.store(may_create=True).engine
     url = redacted_url(engine.url)
-    applied = engine.migrate()
-    current, _ = engine.maintenance.schema()
-    if as_json:
-        print_json({"url": url, "applied": applied, "version": current})
-    elif applied:
-        for name in applied:
-            say(f"applied {name}")
-        say(f"the tables of {url} are now of version {current}")
-    else:
-        say(f"nothing to do: the tables of {url} are of version {current}, which is current")
+    _, current, applied = engine.migrate()
+    data = {"url": url, "applied": applied, "version": current}
+    if not applied:
+        return line(data, f"nothing to do: the tables of {url} are of version {current}, which is current")
+    return lines(data, [*(f"applied {name}" for name in applied), f"the tables of {url} are now of version {current}"])

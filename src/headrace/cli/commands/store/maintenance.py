@@ -10,7 +10,8 @@ import msgspec
 
 from headrace.app.admin.backups import archived_in
 from headrace.cli.options import as_json_option, example, shared, yes_option
-from headrace.cli.output import Column, clean, confirm, paint, print_json, print_table, remark, say, size, span
+from headrace.cli.output import Column, clean, confirm, paint, print_json, remark, say, size, span
+from headrace.cli.resource import Output, OutputCommand, line, lines, table
 from headrace.cli.session import Session, missing_file
 from headrace.core.health.findings import Finding
 from headrace.core.urls import redacted_url
@@ -114,62 +115,54 @@ def _report_plan(jobs: int, archived: int, url: str, existing: int, as_json: boo
         say(f"the backup is complete and has {counts}; {url} has {existing:,} jobs now. Nothing was changed")
 
 
-@click.command("checkpoint", epilog=example("headrace checkpoint"))
-@as_json_option
-@shared
-@click.pass_obj
-def checkpoint(session: Session, as_json: bool) -> None:
+@click.command("checkpoint", cls=OutputCommand, epilog=example("headrace checkpoint"))
+def checkpoint(session: Session) -> Output:
     """Checkpoint the write-ahead log of an SQLite file and truncate it."""
     sizes = session.store().admin.checkpoint()
-    if as_json:
-        print_json(sizes)
-    elif not sizes:
-        say("nothing to do: the server manages its own log")
-    else:
-        say(f"the log had {sizes['log_before'] / 1e6:,.1f} MB and has {sizes['log_after'] / 1e6:,.1f} MB")
-        if sizes["log_after"]:
-            say("a reader still uses the log; run this again later")
+    if not sizes:
+        return line(sizes, "nothing to do: the server manages its own log")
+    texts = [f"the log had {sizes['log_before'] / 1e6:,.1f} MB and has {sizes['log_after'] / 1e6:,.1f} MB"]
+    if sizes["log_after"]:
+        texts.append("a reader still uses the log; run this again later")
+    return lines(sizes, texts)
 
 
-@click.command("optimize", epilog=example("headrace optimize", "headrace optimize --full --yes"))
+@click.command("optimize", cls=OutputCommand, epilog=example("headrace optimize", "headrace optimize --full --yes"))
 @click.option("--full", is_flag=True, help="Reclaim all free space; may block other processes until done.")
 @yes_option
-@as_json_option
-@shared
-@click.pass_obj
-def optimize(session: Session, full: bool, yes: bool, as_json: bool) -> None:
+def optimize(session: Session, full: bool, yes: bool) -> Output:
     """Update the store's statistics and reclaim free space."""
     app = session.store()
     if full and not yes:
         confirm(f"rewrite {redacted_url(app.engine.url)}, which blocks all other users until it is done")
     sizes = app.admin.optimize(full=full)
-    if as_json:
-        print_json(sizes)
-    else:
-        say(f"the store had {sizes['size_before'] / 1e6:,.1f} MB and has {sizes['size_after'] / 1e6:,.1f} MB")
+    sizes_text = f"{sizes['size_before'] / 1e6:,.1f} MB and has {sizes['size_after'] / 1e6:,.1f} MB"
+    return line(sizes, f"the store had {sizes_text}")
 
 
-@click.command("check", epilog=example("headrace check", "headrace check --deep", "headrace check --repair --dry-run"))
+@click.command(
+    "check",
+    cls=OutputCommand,
+    epilog=example("headrace check", "headrace check --deep", "headrace check --repair --dry-run"),
+)
 @click.option("--deep", is_flag=True, help="Read every job, compare checksums, and name the largest.")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired.")
 @click.option("--dry-run", is_flag=True, help="With --repair: show what would be repaired; change nothing.")
-@as_json_option
-@shared
-@click.pass_obj
-def check(session: Session, deep: bool, repair: bool, dry_run: bool, as_json: bool) -> int:
+def check(session: Session, deep: bool, repair: bool, dry_run: bool) -> Output:
     """Check the store for damage, orphans and zombies. Exits with 1 if problems remain."""
     if dry_run and not repair:
         raise click.UsageError("--dry-run needs --repair")
     admin = session.store().admin
     repaired = admin.repair(dry_run=dry_run) if repair else {}
     found = admin.check(deep=deep)
-    if as_json:
-        print_json({"findings": found, "repaired": repaired, "dry_run": dry_run})
-    else:
+
+    def show() -> None:
         for code, count in repaired.items():
             say(f"{'would repair' if dry_run else 'repaired'}: {count:,} {code}")
         _print_findings(found)
-    return 1 if any(not finding.note for finding in found) else 0
+
+    has_problems = any(not finding.note for finding in found)
+    return Output({"findings": found, "repaired": repaired, "dry_run": dry_run}, show, int(has_problems))
 
 
 def _print_findings(found: list[Finding]) -> None:
@@ -182,36 +175,27 @@ def _print_findings(found: list[Finding]) -> None:
         say(paint("all is well", "green"))
 
 
-@click.command("storage", epilog=example("headrace storage", "headrace storage 'queue:*' --limit 1000"))
+@click.command(
+    "storage", cls=OutputCommand, epilog=example("headrace storage", "headrace storage 'queue:*' --limit 1000")
+)
 @click.argument("pattern", default="*")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@as_json_option
-@shared
-@click.pass_obj
-def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
+def storage(session: Session, pattern: str, limit: int) -> Output:
     """List the tables or keys of the store that match PATTERN, with their sizes. It does not block other processes.
 
     Names lack the common prefix. Values are not shown. On PostgreSQL, the number of entries of a table is the server's
     estimate.
     """
     found = session.store().admin.storage(pattern, limit=limit)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        _STORAGE_COLUMNS,
+    rows = (
         [
-            [
-                part.name,
-                part.kind,
-                f"{part.entries:,}",
-                "-" if part.bytes is None else size(part.bytes),
-                "-" if part.expires is None else f"in {span(part.expires)}",
-            ]
-            for part in found
-        ],
+            part.name,
+            part.kind,
+            f"{part.entries:,}",
+            "-" if part.bytes is None else size(part.bytes),
+            "-" if part.expires is None else f"in {span(part.expires)}",
+        ]
+        for part in found
     )
-    if not found:
-        remark(f"nothing matches {pattern}")
-    elif len(found) == limit:
-        remark(f"there may be more than {limit}; --limit shows more")
+    hints = [f"there may be more than {limit}; --limit shows more"] if len(found) == limit else []
+    return table(found, _STORAGE_COLUMNS, rows, f"nothing matches {pattern}", hints)

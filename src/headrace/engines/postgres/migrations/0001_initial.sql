@@ -24,6 +24,7 @@ CREATE TABLE headrace_jobs (
     lane            text    COLLATE "C" NOT NULL DEFAULT '',
     payload         text    NOT NULL,
     expires_at      bigint,
+    updated_at      bigint,
     started_at      bigint,
     finished_at     bigint,
     lease_until     bigint,
@@ -164,15 +165,6 @@ CREATE TABLE headrace_queues (
 CREATE TABLE headrace_tasks (
     name  text COLLATE "C" PRIMARY KEY,
     rules text NOT NULL
-);
-
--- Lifecycle policies of tasks and queues, in JSON: as declared by code and, over it, as set by an operator.
-CREATE TABLE headrace_policies (
-    kind     text COLLATE "C" NOT NULL,
-    name     text COLLATE "C" NOT NULL,
-    declared text NOT NULL DEFAULT '{}',
-    override text NOT NULL DEFAULT '{}',
-    PRIMARY KEY (kind, name)
 );
 
 -- When the full burst of each limited rate is available again, in microseconds. A rate without a row has it now.

@@ -16,49 +16,15 @@ DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS
 WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
   AND kept.finished_at < (key.value ->> 2)::bigint;
 
--- name: archive_get
-SELECT DISTINCT ON (kept.id) {ArchiveRow} FROM headrace_archive AS kept
-WHERE kept.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
-ORDER BY kept.id, kept.finished_at DESC;
-
 -- name: archive_remove
 DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS key(value)
 WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
   AND kept.finished_at = (key.value ->> 2)::bigint;
 
--- The `where_archived_` fragments are the parts of `{where}`.
-
--- name: where_archived_ids
-kept.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
-
--- name: where_archived_states
-kept.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
-
--- name: where_archived_queue
-kept.queue = :queue
-
--- name: where_archived_task
-kept.task = :task
-
 -- Tags are a JSON list of texts without blanks. They are matched as text: damaged JSON would abort the search.
 -- name: where_archived_tag
 (strpos(kept.tags, '[' || to_json(:tag::text)::text) = 1
  OR strpos(kept.tags, ',' || to_json(:tag::text)::text) > 0)
-
--- name: where_archived_since
-kept.finished_at >= :since::bigint
-
--- name: where_archived_until
-kept.finished_at < :until::bigint
-
--- name: where_archived_before
-kept.finished_at <= :before_at::bigint AND (kept.finished_at, kept.id) < (:before_at::bigint, :before_id)
-
--- name: archive_find
-SELECT {ArchiveRow} FROM headrace_archive AS kept WHERE {where} ORDER BY kept.finished_at DESC, kept.id DESC LIMIT :limit;
-
--- name: archive_count
-SELECT count(*) FROM headrace_archive AS kept WHERE {where};
 
 -- name: archive_durations
 SELECT kept.task, count(*), avg(kept.duration)::float8,

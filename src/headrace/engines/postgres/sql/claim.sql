@@ -1,6 +1,6 @@
 -- The read before it was a transaction of its own, and may have seen no store status yet.
 -- name: claim_chosen
-UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+UPDATE headrace_jobs SET state = 'running', {next_version :now}, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
@@ -18,7 +18,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
 
 -- name: promote
 WITH due AS (
-    UPDATE headrace_jobs SET state = 'pending', version = version + 1
+    UPDATE headrace_jobs SET state = 'pending', {next_version :now}
     WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
                              AND coalesce(expires_at, :now + 1) > :now
                            ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED))
@@ -90,7 +90,7 @@ WITH preamble AS MATERIALIZED (
     FROM (SELECT DISTINCT queue, task FROM picked OFFSET 0) AS met
     WHERE strpos(:known_tasks::text, chr(10) || task || chr(10)) = 0
 ), claimed AS (
-    UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
+    UPDATE headrace_jobs AS job SET state = 'running', {next_version :now}, attempt = job.attempt + 1,
                                     worker = :worker, started_at = :now, lease_until = :until, progress = NULL
     WHERE job.ctid = ANY (ARRAY(SELECT picked.place FROM picked CROSS JOIN unknown_tasks WHERE unknown_tasks.pairs IS NULL))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,

@@ -26,9 +26,14 @@ SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, only_jobs)), 
       AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY xid, seq LIMIT :limit) AS page;
 
--- name: last_event
-SELECT coalesce((SELECT xid || '-' || seq FROM headrace_events WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
-                 ORDER BY xid DESC, seq DESC LIMIT 1), '0');
+-- name: read_events_back
+SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, only_jobs)), '[]')::text FROM (
+    SELECT * FROM headrace_events
+    WHERE (xid, seq) > (CASE WHEN split_part(:after, '-', 1)::xid8 < pg_snapshot_xmax(pg_current_snapshot())
+                             THEN split_part(:after, '-', 1)::xid8 ELSE '0'::xid8 END,
+                        coalesce(nullif(split_part(:after, '-', 2), ''), '0')::bigint - :inside)
+      AND xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY xid DESC, seq DESC LIMIT :limit) AS page;
 
 -- The oldest pages that are too old or too many. Pages from the future belong to another server, whose tables were
 -- restored here: their order is meaningless now, and they do not count.
@@ -54,9 +59,3 @@ WHERE (page.xid, page.seq) IN (
     WHERE (oldest.xid, oldest.seq) < (newest.xid, newest.seq)
       AND (oldest.at < :before OR oldest.upto <= beyond.events)
     LIMIT :limit);
-
--- name: mute_events
-INSERT INTO headrace_store (name, value) VALUES ('events_off', '') ON CONFLICT (name) DO NOTHING;
-
--- name: unmute_events
-DELETE FROM headrace_store WHERE name = 'events_off';

@@ -1,11 +1,7 @@
 -- name: insert (each j: NewJob)
 WITH fresh AS (
-    INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                               max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                               lane, flow, has_dependencies)
-    SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
-           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key,
-           j.lane, j.flow, j.has_dependencies
+    INSERT INTO headrace_jobs ({NewJob})
+    SELECT {j.NewJob}
     FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'inserts')
     ORDER BY j.key

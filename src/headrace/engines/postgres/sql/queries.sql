@@ -3,10 +3,6 @@ SELECT coalesce(json_agg(json_build_array({JobRow:most})), '[]')::text
 FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
 
--- name: parent_results
-SELECT coalesce(json_agg(json_build_array({ParentResult})), '[]')::text FROM headrace_jobs
-WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
-
 -- name: unfinished
 SELECT coalesce(json_agg(id), '[]')::text
 FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
@@ -28,10 +24,6 @@ SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::t
     UNION ALL
     SELECT queue, state, count(*), min(finished_at)
     FROM headrace_jobs WHERE :finished AND finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state) AS depths;
-
--- name: history
-SELECT coalesce(json_agg(json_build_array({HistoryRow})), '[]')::text FROM (
-    SELECT * FROM headrace_history WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id) ORDER BY seq) AS entry;
 
 -- name: logs
 SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text FROM (

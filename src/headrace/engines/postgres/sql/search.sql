@@ -1,26 +1,5 @@
--- Finding, counting and listing jobs, as search_plan.py decides. `{where}` is built from the fragments below. `OFFSET
--- 0` keeps a walk on its index: further conditions on each job are outside, where they cannot lead the planner to
--- another index.
-
--- name: find
-SELECT coalesce(json_agg(json_build_array({JobRow:most})), '[]')::text FROM (SELECT job.* FROM {where} LIMIT :limit) AS found;
-
--- name: count
-SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit) AS found;
-
--- name: count_all
-SELECT count(*) FROM headrace_jobs;
-
--- name: is_queue
-SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
-
--- The numbers of jobs in an index, unordered.
--- name: seqs_of
-SELECT coalesce(json_agg(seq), '[]')::text FROM (SELECT seq FROM ({where}) AS held LIMIT :limit) AS found;
-
--- The job after this many of the index, from the newest or from :before on.
--- name: lowest_seq
-SELECT (SELECT seq FROM ({where}) AS held WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
+-- The fragments of searches. `OFFSET 0` keeps a walk on its index: further conditions on each job are outside, where
+-- they cannot lead the planner to another index.
 
 -- Walks: from :before (excluded) back to :floor.
 
@@ -56,22 +35,10 @@ AS job WHERE job.seq < :before AND job.seq >= :floor
 (SELECT * FROM headrace_jobs AS job WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
  ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
 
--- name: newest_by_number
-ORDER BY job.seq DESC
-
--- name: newest_by_tag
-ORDER BY tags.tag DESC, tags.job DESC
-
--- name: newest_by_flow
-ORDER BY job.flow DESC, job.seq DESC
-
 -- The contents of indexes.
 
 -- name: in_number
 SELECT job.seq FROM headrace_jobs AS job WHERE true
-
--- name: in_tag
-SELECT tags.job AS seq FROM headrace_tags AS tags WHERE tags.tag = :tag
 
 -- name: in_flow
 SELECT job.seq FROM headrace_jobs AS job WHERE job.flow = :flow

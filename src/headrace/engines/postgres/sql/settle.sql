@@ -1,7 +1,7 @@
 -- The end of a job in a lane, or in a queue or task with rules, may let another worker's job start.
 -- name: complete (each o: Completion)
 WITH done AS (
-    UPDATE headrace_jobs AS job SET state = 'completed', version = job.version + 1, result = o.result,
+    UPDATE headrace_jobs AS job SET state = 'completed', {next_version o.finished_at}, result = o.result,
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
@@ -79,14 +79,15 @@ WITH o AS MATERIALIZED (
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = (o.job).id
                      ORDER BY before.id DESC LIMIT 1), 0)
-    FROM o WHERE o.event = 'fail' AND o.opens_dead_letter AND (SELECT count(*) FROM entry) >= 0 -- after the event of the history row
+    -- After the event of the history row.
+    FROM o WHERE o.event = 'fail' AND o.opens_dead_letter AND (SELECT count(*) FROM entry) >= 0
     ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
     SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
         entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint
 ), done AS (
     UPDATE headrace_jobs AS job SET
         state = o.state,
-        version = job.version + 1,
+        {next_version o.at},
         attempt = job.attempt - o.attempt_refund,
         releases = job.releases + o.attempt_refund,
         crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE job.crashes END,

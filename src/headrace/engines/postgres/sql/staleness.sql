@@ -1,38 +1,6 @@
--- Staleness. Maintenance and operators read the lifecycle policies of tasks and queues; claims never do.
-
--- name: policies
-SELECT coalesce(json_agg(json_build_array(kind, name, declared, override) ORDER BY kind, name), '[]')::text
-FROM headrace_policies;
-
--- name: declare_policy (each t: PolicyRow)
-INSERT INTO headrace_policies (kind, name, declared)
-SELECT t.kind, t.name, t.declared FROM jsonb_array_elements(:t::jsonb) AS t(value)
-ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
-
--- name: override_policy (each t: PolicyRow)
-INSERT INTO headrace_policies (kind, name, override)
-SELECT t.kind, t.name, t.override FROM jsonb_array_elements(:t::jsonb) AS t(value)
-ON CONFLICT (kind, name) DO UPDATE SET override = excluded.override;
-
--- name: drop_empty_policies
-DELETE FROM headrace_policies WHERE declared = '{}' AND override = '{}';
-
 -- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
 -- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.
--- The position is built after the last job is known: otherwise it would be built for each of them. The `where_after_`
--- fragments continue a scan of pending jobs.
-
--- name: where_after_job
-queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
-
--- name: where_after_priority
-queue = :queue AND lane = :lane AND priority < :priority
-
--- name: where_after_lane
-queue = :queue AND lane > :lane
-
--- name: where_after_queue
-queue > :queue
+-- The position is built after the last job is known: otherwise it would be built for each of them.
 
 -- name: walk_pending
 WITH looked AS MATERIALIZED (
@@ -112,38 +80,3 @@ LEFT JOIN LATERAL (
                bool_or(h.event = 'review' AND h.version = job.version) AS reviewed
         FROM headrace_history AS h WHERE h.job = job.seq) AS entry
     WHERE job.has_history OFFSET 0) AS past ON true;
-
--- Staleness decisions. By id and version alone; no other predicate decides.
-
--- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read all jobs.
--- name: lock_stale
-WITH named AS MATERIALIZED (
-    SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
-SELECT coalesce(json_agg(json_build_array(id, version, seq)), '[]')::text FROM (
-    SELECT id, version, seq, state FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT seq FROM named))
-    ORDER BY seq FOR UPDATE) AS locked
-WHERE state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
-
--- name: unreviewed
-SELECT coalesce(json_agg(job.seq), '[]')::text FROM headrace_jobs AS job
-WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (SELECT bool_or(h.event = 'review' AND h.version = job.version) FROM headrace_history AS h
-       WHERE h.job = job.seq) IS NOT TRUE;
-
--- name: record_reviews (each t: HistoryText)
-INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
-SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
-FROM jsonb_array_elements(:t::jsonb) AS t(value)
-CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = t.seq OFFSET 0) AS job;
-
--- name: record_marked (each t: HistoryText)
-INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
-                              detail)
-SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail
-FROM jsonb_array_elements(:t::jsonb) AS t(value)
-CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = t.seq OFFSET 0) AS job;
-
--- name: move_stale
-UPDATE headrace_jobs SET state = 'failed', version = version + 1, finished_at = :now, lease_until = NULL,
-                         reason = :reason
-WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));

@@ -33,19 +33,9 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
       AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'inserts')
     ORDER BY seq FOR UPDATE OF job) AS unstarted;
 
--- name: record_changes
-WITH entry AS (
-    INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
-                                  detail)
-    SELECT seq, :now, :event, state, :target, version + 1, attempt, worker, started_at, finished_at, :detail
-    FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-    RETURNING 1
-)
-SELECT count(*) FROM entry;
-
 -- name: reschedule_jobs (each p: Replacement)
 WITH changed AS (
-    UPDATE headrace_jobs AS job SET version = job.version + 1, run_at = p.run_at,
+    UPDATE headrace_jobs AS job SET {next_version :now}, run_at = p.run_at,
                                     rank = CASE WHEN job.rank < 0 THEN -p.run_at ELSE p.run_at END,
                                     state = CASE WHEN job.state = 'waiting' THEN 'waiting'
                                                  WHEN p.run_at <= :now THEN 'pending'
@@ -59,7 +49,7 @@ SELECT count(*) FROM changed;
 -- name: replace_jobs (each p: Replacement)
 WITH changed AS (
     UPDATE headrace_jobs AS job SET
-        version = job.version + 1, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
+        {next_version :now}, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
         payload = p.payload, checksum = p.checksum, run_at = p.run_at, max_attempts = p.max_attempts,
         expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata, lane = p.lane,
         state = CASE WHEN job.state = 'waiting' THEN 'waiting' ELSE p.state END
@@ -68,12 +58,6 @@ WITH changed AS (
     RETURNING 1
 )
 SELECT count(*) FROM changed;
-
--- name: drop_tags
-WITH dropped AS (
-    DELETE FROM headrace_tags WHERE job = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) RETURNING 1
-)
-SELECT count(*) FROM dropped;
 
 -- name: add_tags (each p: Replacement)
 WITH added AS (

@@ -17,19 +17,3 @@ ON CONFLICT (id) DO UPDATE SET
     heartbeat = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.heartbeat ELSE excluded.heartbeat END,
     capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END
 RETURNING command;
-
--- name: set_worker_command
-UPDATE headrace_workers SET command = :command WHERE id = :id;
-
--- name: unregister_workers
-DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
-
--- name: workers
-SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
-    -- Running jobs are counted by leases, not by the worker's last report; prefetched jobs do not count.
-    SELECT id, host, pid, started_at, seen_at, state, command, queues, concurrency, completed, failed, tasks, heartbeat,
-           capabilities,
-           least(concurrency, coalesce(held.jobs, 0)) AS running
-    FROM headrace_workers AS known
-    LEFT JOIN (SELECT worker, count(*) AS jobs FROM headrace_jobs WHERE state = 'running' GROUP BY worker) AS held
-           ON held.worker = known.id) AS worker;

@@ -37,6 +37,7 @@ CREATE TABLE headrace_jobs (
     flow            TEXT,
     -- Whether the end of the job must consult headrace_dependencies.
     has_dependencies INTEGER NOT NULL DEFAULT 0,
+    updated_at      INTEGER,
     CHECK ((state = 'running') = (lease_until IS NOT NULL))
 );
 CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';
@@ -161,15 +162,6 @@ CREATE TABLE headrace_queues (
 CREATE TABLE headrace_tasks (
     name  TEXT PRIMARY KEY,
     rules TEXT NOT NULL
-) WITHOUT ROWID;
-
--- Lifecycle policies of tasks and queues, in JSON: as declared by code and, over it, as set by an operator.
-CREATE TABLE headrace_policies (
-    kind     TEXT NOT NULL,
-    name     TEXT NOT NULL,
-    declared TEXT NOT NULL DEFAULT '{}',
-    override TEXT NOT NULL DEFAULT '{}',
-    PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 
 -- When the full burst of each limited rate is available again, in microseconds. A rate without a row has it now.

@@ -50,46 +50,11 @@ SELECT count(*) FROM headrace_archive;
 -- name: archive_supersede
 DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at < ?;
 
--- name: archive_get
-SELECT {ArchiveRow} FROM headrace_archive WHERE id IN (SELECT value FROM json_each(:ids));
-
 -- name: archive_remove
 DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at = ?;
-
--- The `where_archived_` fragments are the parts of `{where}`.
-
--- name: where_archived_ids
-kept.id IN (SELECT value FROM json_each(:ids))
-
--- name: where_archived_states
-kept.state IN (SELECT value FROM json_each(:states))
-
--- name: where_archived_queue
-kept.queue = :queue
-
--- name: where_archived_task
-kept.task = :task
 
 -- name: where_archived_tag
 json_valid(kept.tags) AND :tag IN (SELECT value FROM json_each(iif(json_valid(kept.tags), kept.tags, '[]')))
 
--- name: where_archived_since
-kept.finished_at >= :since
-
--- name: where_archived_until
-kept.finished_at < :until
-
--- name: where_archived_before
-(kept.finished_at, kept.id) < (:before_at, :before_id)
-
--- name: archive_find
-SELECT {ArchiveRow} FROM headrace_archive AS kept WHERE {where} ORDER BY kept.finished_at DESC, kept.id DESC LIMIT :limit;
-
--- name: archive_count
-SELECT count(*) FROM headrace_archive AS kept WHERE {where};
-
 -- name: archive_durations
 SELECT kept.task, kept.duration FROM headrace_archive AS kept WHERE kept.duration IS NOT NULL AND {where};
-
--- name: archive_size
-SELECT count(*) FROM headrace_archive;

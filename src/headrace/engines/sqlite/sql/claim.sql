@@ -1,5 +1,5 @@
 -- name: claim_chosen
-UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+UPDATE headrace_jobs SET state = 'running', {next_version :now}, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
@@ -30,7 +30,7 @@ SELECT json_group_array(seq) FROM (
     ORDER BY run_at LIMIT :limit);
 
 -- name: promote
-UPDATE headrace_jobs SET state = 'pending', version = version + 1
+UPDATE headrace_jobs SET state = 'pending', {next_version :now}
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- Claims from a queue without rules and lanes; claims under limits are in limits.sql.
@@ -42,6 +42,6 @@ SELECT json_group_array(json_array({Claim})) FROM (
     ORDER BY priority DESC, rank, seq LIMIT :limit OFFSET :skip);
 
 -- name: claim
-UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+UPDATE headrace_jobs SET state = 'running', {next_version :now}, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq IN (SELECT value FROM json_each(:refs));

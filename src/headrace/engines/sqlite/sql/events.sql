@@ -23,17 +23,13 @@ SELECT json_group_array(json_array(seq, page, NULL)) FROM (
     SELECT CAST(seq AS TEXT) AS seq, page FROM headrace_events
     WHERE headrace_events.seq > CAST(:after AS INTEGER) - :inside ORDER BY headrace_events.seq LIMIT :limit);
 
--- name: last_event
-SELECT coalesce((SELECT CAST(seq AS TEXT) FROM headrace_events ORDER BY headrace_events.seq DESC LIMIT 1), '0');
+-- name: read_events_back
+SELECT json_group_array(json_array(seq, page, NULL)) FROM (
+    SELECT CAST(seq AS TEXT) AS seq, page FROM headrace_events
+    WHERE headrace_events.seq > CAST(:after AS INTEGER) - :inside ORDER BY headrace_events.seq DESC LIMIT :limit);
 
 -- name: trim_events
 DELETE FROM headrace_events WHERE seq IN (
     SELECT page.seq FROM (SELECT seq, at, total FROM headrace_events ORDER BY seq LIMIT :limit) AS page
     JOIN (SELECT seq, total FROM headrace_events ORDER BY seq DESC LIMIT 1) AS newest ON page.seq < newest.seq
     WHERE page.at < :before OR page.total <= newest.total - :most);
-
--- name: mute_events
-INSERT OR REPLACE INTO headrace_store (name, value) VALUES ('events_off', '');
-
--- name: unmute_events
-DELETE FROM headrace_store WHERE name = 'events_off';

@@ -1,7 +1,5 @@
 -- name: insert
-INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                           max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                           lane, flow, has_dependencies)
+INSERT INTO headrace_jobs ({NewJob})
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 

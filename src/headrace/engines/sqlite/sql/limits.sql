@@ -3,18 +3,6 @@
 -- name: lock_claims
 SELECT 1;
 
--- name: running
-SELECT json_group_array(json_array(queue, task, lane, jobs)) FROM (
-    SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
-    WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane);
-
--- The limit of a capability begins like this; names of other limits may contain it, too.
--- name: lanes_needing
-SELECT json_group_array(json_array(lane.queue, lane.lane, lane.jobs, job.id)) FROM (
-    SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
-    WHERE state = 'pending' AND lane > '' AND instr(lane, '"n:') > 0 GROUP BY queue, lane) AS lane
-JOIN headrace_jobs AS job ON job.seq = lane.first;
-
 -- name: lanes
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT lane FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
@@ -74,61 +62,6 @@ SELECT json_group_array(json_array(lane, level)) FROM (
     )) / :point) AS level
     FROM firsts JOIN headrace_jobs AS first ON first.seq = firsts.seq GROUP BY first.lane ORDER BY first.lane);
 
--- name: lane_heads
-SELECT json_group_array(json_array({QueuedJob})) FROM (
-    SELECT seq, task, priority, rank, lane FROM headrace_jobs
-    WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit);
-
--- Jobs that were never tried, among the first pending ones. The scan stops at the limit.
--- name: untried_heads
-SELECT json_group_array(json_array({QueuedJob})) FROM (
-    SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = :lane
-                   ORDER BY priority DESC, rank, seq LIMIT :looks)
-    WHERE attempt = 0 LIMIT :limit);
-
--- The others: those that lost their worker, then those that failed, each class below every priority of the last one.
--- name: tried_heads
-SELECT json_group_array(json_array({QueuedJob})) FROM (
-    SELECT seq, task, priority - iif(crashes > 0, 1000, 2000) AS priority, rank, lane
-    FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
-          WHERE state = 'pending' AND queue = :queue AND lane = :lane
-          ORDER BY priority DESC, rank, seq LIMIT :looks)
-    WHERE attempt > 0 ORDER BY 3 DESC, rank, seq LIMIT :limit);
-
--- name: levels
-WITH RECURSIVE levels (priority) AS (
-    SELECT (SELECT priority FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = :lane
-            ORDER BY priority DESC LIMIT 1)
-    UNION ALL
-    SELECT (SELECT job.priority FROM headrace_jobs AS job
-            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane AND job.priority < levels.priority
-            ORDER BY job.priority DESC LIMIT 1)
-    FROM levels WHERE levels.priority IS NOT NULL
-)
-SELECT json_group_array(priority) FROM levels WHERE priority IS NOT NULL;
-
--- LIFO jobs have a negative rank.
--- name: oldest
-SELECT json_group_array(json_array({QueuedJob})) FROM (
-    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
-                   ORDER BY rank, seq LIMIT :limit)
-    UNION ALL
-    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
-                   ORDER BY rank DESC, seq LIMIT :limit));
-
--- name: newest
-SELECT json_group_array(json_array({QueuedJob})) FROM (
-    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
-                   ORDER BY rank DESC, seq DESC LIMIT :limit)
-    UNION ALL
-    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
-                   ORDER BY rank, seq DESC LIMIT :limit));
-
 -- name: move_lane
 UPDATE headrace_jobs SET lane = :lane WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
@@ -137,31 +70,9 @@ UPDATE headrace_jobs SET lane = :lane WHERE seq IN (SELECT value FROM json_each(
 SELECT json_array(coalesce((SELECT min(seq) FROM headrace_jobs WHERE seq > 0), 0),
                   coalesce((SELECT max(seq) FROM headrace_jobs WHERE seq > 0), 0));
 
--- Move open jobs of a task into lanes that include its limit. By its prefix a task's limit is the last of a lane.
--- name: assign_lanes
-UPDATE headrace_jobs SET lane = CASE lane WHEN '' THEN '[' ELSE substr(lane, 1, length(lane) - 1) || ',' END || :lane_limit || ']'
-WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND instr(lane, :lane_limit) = 0;
-
 -- name: chosen
 SELECT json_group_array(json_array({Claim})) FROM (
     SELECT job.id, job.seq AS ref, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
            job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options, job.metadata
     FROM json_each(:seqs) AS c JOIN headrace_jobs AS job ON job.seq = c.value
     WHERE job.state = 'running' AND job.worker = :worker ORDER BY c.key);
-
--- name: rate_buckets
-SELECT json_group_array(json_array(name, full_at)) FROM headrace_rate_buckets
-WHERE name IN (SELECT value FROM json_each(:names));
-
--- name: spend
-INSERT INTO headrace_rate_buckets (name, full_at)
-SELECT json_extract(b.value, '$[0]'), json_extract(b.value, '$[1]') FROM json_each(:b) AS b
-WHERE true
-ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
-
--- name: drop_buckets
-DELETE FROM headrace_rate_buckets WHERE full_at < :now;
-
--- name: rows
-SELECT json_group_array(json_array({JobRow:most})) FROM (
-    SELECT job.* FROM json_each(:seqs) AS c JOIN headrace_jobs AS job ON job.seq = c.value ORDER BY c.key);

@@ -1,9 +1,6 @@
 -- name: get
 SELECT json_group_array(json_array({JobRow:most})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: parent_results
-SELECT json_group_array(json_array({ParentResult})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
-
 -- name: unfinished
 SELECT json_group_array(id) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state NOT IN ('completed', 'failed', 'cancelled');
@@ -30,11 +27,6 @@ SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
     SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
     UNION ALL
     SELECT queue, state, jobs, oldest FROM ended WHERE jobs > 0);
-
--- name: history
-SELECT json_group_array(json_array({HistoryRow})) FROM (
-    SELECT h.* FROM headrace_history AS h JOIN headrace_jobs AS job ON job.seq = h.job
-    WHERE job.id = :id ORDER BY h.seq);
 
 -- name: logs
 SELECT json_group_array(json_array({LogLine})) FROM (

@@ -1,25 +1,4 @@
--- Finding, counting and listing jobs, as search_plan.py decides. `{where}` is built from the fragments below. Each of
--- them names its index: the planner would choose by its estimate of the number of jobs.
-
--- name: find
-SELECT json_group_array(json_array({JobRow:most})) FROM (SELECT job.* FROM {where} LIMIT :limit);
-
--- name: count
-SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit);
-
--- name: count_all
-SELECT count(*) FROM headrace_jobs;
-
--- name: is_queue
-SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
-
--- The numbers of jobs in an index, unordered.
--- name: seqs_of
-SELECT json_group_array(seq) FROM (SELECT seq FROM ({where}) LIMIT :limit);
-
--- The job after this many of the index, from the newest or from :before on.
--- name: lowest_seq
-SELECT (SELECT seq FROM ({where}) WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
+-- The fragments of searches. Each names its index: the planner would choose by its estimate of the number of jobs.
 
 -- Walks: from :before (excluded) back to :floor.
 
@@ -48,22 +27,10 @@ headrace_jobs AS job WHERE job.id IN (SELECT value FROM json_each(:ids)) AND job
 -- name: by_numbers
 headrace_jobs AS job NOT INDEXED WHERE job.seq IN (SELECT value FROM json_each(:seqs))
 
--- name: newest_by_number
-ORDER BY job.seq DESC
-
--- name: newest_by_tag
-ORDER BY tags.tag DESC, tags.job DESC
-
--- name: newest_by_flow
-ORDER BY job.flow DESC, job.seq DESC
-
 -- The contents of indexes.
 
 -- name: in_number
 SELECT job.seq FROM headrace_jobs AS job NOT INDEXED WHERE true
-
--- name: in_tag
-SELECT tags.job AS seq FROM headrace_tags AS tags WHERE tags.tag = :tag
 
 -- name: in_flow
 SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_flow WHERE job.flow = :flow

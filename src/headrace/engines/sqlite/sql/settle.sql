@@ -47,7 +47,7 @@ JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version;
 -- name: settle (each o: Outcome)
 UPDATE headrace_jobs SET
     state = o.state,
-    version = headrace_jobs.version + 1,
+    {next_version o.at},
     attempt = attempt - o.attempt_refund,
     releases = releases + o.attempt_refund,
     crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE crashes END,
@@ -65,7 +65,7 @@ FROM json_each(:o) AS o
 WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.has_dependencies = 0 OR :with_dependencies);
 
 -- name: complete (each o: Completion)
-UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 1, result = o.result,
+UPDATE headrace_jobs SET state = 'completed', {next_version o.finished_at}, result = o.result,
                          result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
                          lease_until = NULL
 FROM json_each(:o) AS o

@@ -1,40 +1,6 @@
--- Staleness. Maintenance and operators read the lifecycle policies of tasks and queues; claims never do.
-
--- name: policies
-SELECT json_group_array(json_array(kind, name, declared, override)) FROM (
-    SELECT * FROM headrace_policies ORDER BY kind, name);
-
--- name: declare_policy (each t: PolicyRow)
-INSERT INTO headrace_policies (kind, name, declared)
-SELECT t.kind, t.name, t.declared FROM json_each(:t) AS t
-WHERE true
-ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
-
--- name: override_policy (each t: PolicyRow)
-INSERT INTO headrace_policies (kind, name, override)
-SELECT t.kind, t.name, t.override FROM json_each(:t) AS t
-WHERE true
-ON CONFLICT (kind, name) DO UPDATE SET override = excluded.override;
-
--- name: drop_empty_policies
-DELETE FROM headrace_policies WHERE declared = '{}' AND override = '{}';
-
 -- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
 -- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.
--- The position is built after the last job is known: otherwise it would be built for each of them. The `where_after_`
--- fragments continue a scan of pending jobs.
-
--- name: where_after_job
-queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
-
--- name: where_after_priority
-queue = :queue AND lane = :lane AND priority < :priority
-
--- name: where_after_lane
-queue = :queue AND lane > :lane
-
--- name: where_after_queue
-queue > :queue
+-- The position is built after the last job is known: otherwise it would be built for each of them.
 
 -- name: walk_pending
 WITH looked AS MATERIALIZED (
@@ -113,34 +79,3 @@ FROM (
             FROM headrace_jobs
             WHERE seq IN (SELECT value FROM json_each(:seqs))
               AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying')) AS known) AS job);
-
--- Staleness decisions. By id and version alone; no other predicate decides.
-
--- name: lock_stale
-SELECT json_group_array(json_array(id, version, seq)) FROM headrace_jobs
-WHERE id IN (SELECT value FROM json_each(:ids))
-  AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
-
--- name: unreviewed
-SELECT json_group_array(seq) FROM headrace_jobs AS job
-WHERE seq IN (SELECT value FROM json_each(:seqs))
-  AND NOT EXISTS (SELECT 1 FROM headrace_history AS h
-                  WHERE h.job = job.seq AND h.event = 'review' AND h.version = job.version);
-
--- name: record_reviews (each t: HistoryText)
-INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
-SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
-FROM json_each(:t) AS t
-JOIN headrace_jobs AS job ON job.seq = t.seq;
-
--- name: record_marked (each t: HistoryText)
-INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
-                              detail)
-SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail
-FROM json_each(:t) AS t
-JOIN headrace_jobs AS job ON job.seq = t.seq;
-
--- name: move_stale
-UPDATE headrace_jobs SET state = 'failed', version = version + 1, finished_at = :now, lease_until = NULL,
-                         reason = :reason
-WHERE seq IN (SELECT value FROM json_each(:seqs));

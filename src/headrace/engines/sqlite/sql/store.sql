@@ -9,27 +9,6 @@ REPLACE INTO headrace_store (name, value) VALUES ('write_contention', :value);
 -- name: drop_write_contention
 DELETE FROM headrace_store WHERE name = 'write_contention';
 
--- name: store_status
-SELECT (SELECT value FROM headrace_store WHERE name = 'status');
-
--- name: put_store_status
-REPLACE INTO headrace_store (name, value) VALUES ('status', :value);
-
--- name: drop_store_status
-DELETE FROM headrace_store WHERE name = 'status';
-
--- name: first_store_status
-INSERT INTO headrace_store (name, value) VALUES ('status', :value) ON CONFLICT DO NOTHING;
-
--- name: change_store_status
-UPDATE headrace_store SET value = :value WHERE name = 'status' AND value = :expected;
-
--- name: drop_this_store_status
-DELETE FROM headrace_store WHERE name = 'status' AND value = :expected;
-
--- name: hold_store_status
-SELECT (SELECT value FROM headrace_store WHERE name = 'status');
-
 -- name: close_inserts
 CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs
 BEGIN SELECT RAISE(ABORT, 'headrace: this store has moved'); END;

@@ -24,7 +24,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'wa
   AND finished_at IS NULL;
 
 -- name: reschedule_jobs (each p: Replacement)
-UPDATE headrace_jobs SET version = headrace_jobs.version + 1, run_at = p.run_at,
+UPDATE headrace_jobs SET {next_version :now}, run_at = p.run_at,
                          rank = CASE WHEN headrace_jobs.rank < 0 THEN -p.run_at ELSE p.run_at END,
                          state = CASE WHEN headrace_jobs.state = 'waiting' THEN 'waiting'
                                       WHEN p.run_at <= :now THEN 'pending'
@@ -34,15 +34,12 @@ WHERE headrace_jobs.seq = p.seq;
 
 -- name: replace_jobs (each p: Replacement)
 UPDATE headrace_jobs SET
-    version = headrace_jobs.version + 1, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
+    {next_version :now}, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
     payload = p.payload, checksum = p.checksum, run_at = p.run_at, max_attempts = p.max_attempts,
     expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata, lane = p.lane,
     state = CASE WHEN headrace_jobs.state = 'waiting' THEN 'waiting' ELSE p.state END
 FROM json_each(:p) AS p
 WHERE headrace_jobs.seq = p.seq;
-
--- name: drop_tags
-DELETE FROM headrace_tags WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: add_tags (each p: Replacement)
 INSERT OR IGNORE INTO headrace_tags (tag, job)

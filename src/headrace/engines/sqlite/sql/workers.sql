@@ -21,18 +21,3 @@ ON CONFLICT (id) DO UPDATE SET
 -- name: worker_command
 SELECT command, (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1)
 FROM headrace_workers WHERE id = :id;
-
--- name: set_worker_command
-UPDATE headrace_workers SET command = :command WHERE id = :id;
-
--- name: unregister_workers
-DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
-
--- name: workers
-SELECT json_group_array(json_array({WorkerRow})) FROM (
-    -- Running jobs are counted by leases, not by the worker's last report; prefetched jobs do not count.
-    SELECT id, host, pid, started_at, seen_at, state, command, queues, concurrency, completed, failed, tasks, heartbeat,
-           capabilities,
-           min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
-                             WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
-    FROM headrace_workers ORDER BY started_at, id);

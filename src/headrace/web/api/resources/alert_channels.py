@@ -2,55 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Struct
 
 from headrace.app.alerts.records import AlertChannel
-from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertChannelNotFound
-from headrace.runtime.alerts.channels import Security, StoredKind
+from headrace.runtime.alerts.channels import CHANNEL_FIELDS, StoredKind
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import TestOutcome, given_fields
+from headrace.web.api.schemas import TestOutcome, change_type, given_fields, new_type
 from headrace.web.security.middleware import RequestContext
 
 table = Table("channels", "Alert channels: where notifications are sent.")
 _NEW = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/secret", "severity": "warning"}
-Port = Annotated[int, Meta(ge=1, le=65_535)]
-
-
-class ChannelFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields of a channel; each kind uses its own."""
-
-    severity: Severity | UnsetType = UNSET
-    enabled: bool | UnsetType = UNSET
-    url: str | UnsetType = UNSET
-    secret: str | UnsetType | None = UNSET
-    host: str | UnsetType = UNSET
-    port: Port | UnsetType | None = UNSET
-    security: Security | UnsetType = UNSET
-    user: str | UnsetType | None = UNSET
-    password: str | UnsetType | None = UNSET
-    sender: str | UnsetType | None = UNSET
-    to: list[str] | UnsetType = UNSET
-
-
-class NewChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new channel: `slack` and `webhook` need `url`, `email` needs `host` and `to`, `log` needs nothing."""
-
-    name: str
-    kind: StoredKind
-    severity: Severity | UnsetType = UNSET
-    enabled: bool | UnsetType = UNSET
-    url: str | UnsetType = UNSET
-    secret: str | UnsetType | None = UNSET
-    host: str | UnsetType = UNSET
-    port: Port | UnsetType | None = UNSET
-    security: Security | UnsetType = UNSET
-    user: str | UnsetType | None = UNSET
-    password: str | UnsetType | None = UNSET
-    sender: str | UnsetType | None = UNSET
-    to: list[str] | UnsetType = UNSET
+ChannelFields = change_type(
+    "ChannelFields", CHANNEL_FIELDS, "Fields of a channel; each kind uses its own.", url=str, host=str
+)
+NewChannel = new_type(
+    "NewChannel",
+    ChannelFields,
+    "A new channel: `slack` and `webhook` need `url`, `email` needs `host` and `to`, `log` needs nothing.",
+    name=str,
+    kind=StoredKind,
+)
 
 
 @table.get("/alert-channels")
@@ -59,10 +31,11 @@ def find(context: RequestContext) -> list[AlertChannel]:
     return context.app.alerts.channels.list()
 
 
-@table.post("/alert-channels", status=201, example=_NEW)
-def create(context: RequestContext, body: NewChannel) -> AlertChannel:
+@table.post("/alert-channels", status=201, body=NewChannel, example=_NEW)
+def create(context: RequestContext, body: Struct) -> AlertChannel:
     """Create a channel."""
-    return context.app.alerts.channels.create(body.name, kind=body.kind, **given_fields(body, exclude=("name", "kind")))
+    fields = given_fields(body)
+    return context.app.alerts.channels.create(fields.pop("name"), **fields)
 
 
 @table.post("/alert-channels/{name}/test", waits=True)
@@ -78,8 +51,8 @@ def get(context: RequestContext, name: str) -> AlertChannel:
     return context.app.alerts.channels.get(name)
 
 
-@table.patch("/alert-channels/{name}", example={"enabled": False})
-def update(context: RequestContext, name: str, body: ChannelFields) -> AlertChannel:
+@table.patch("/alert-channels/{name}", body=ChannelFields, example={"enabled": False})
+def update(context: RequestContext, name: str, body: Struct) -> AlertChannel:
     """Change a stored channel. Omitted fields and secrets stay."""
     return context.app.alerts.channels.update(name, **given_fields(body))
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from headrace.app.alerts.records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
 from headrace.core.alerts.alert import Severity
-from headrace.core.alerts.rules import MAX_SPAN
+from headrace.core.alerts.rules import ALERT_RULE, MAX_SPAN
 from headrace.errors import AlertSilenceNotFound
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import Cursor, Limit, Note, given_fields
-from headrace.web.api.values import AlertTime, AlertWindow
+from headrace.web.api.schemas import Cursor, Limit, Note, change_type, given_fields, new_type
+from headrace.web.api.values import AlertWindow
 from headrace.web.security.middleware import RequestContext
 
 table = Table("alerts", "Alerts, their history, their rules and silences.")
 _RULE = {"name": "mail-fails", "when": 'error_rate{queue="emails"}[5m] > 5%', "for_": 60, "severity": "critical"}
-Per = Literal["queue", "task", "worker"]
 
 
 class AlertQuery(Struct, frozen=True, kw_only=True):
@@ -44,43 +43,16 @@ class NoteBody(Struct, frozen=True, forbid_unknown_fields=True):
     note: Note | None = None
 
 
-class RuleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields of a rule: `when`, or `metric`, `op`, `threshold` and `window`; times in seconds."""
-
-    when: str | UnsetType = UNSET
-    metric: str | UnsetType = UNSET
-    op: str | UnsetType = UNSET
-    threshold: float | UnsetType = UNSET
-    window: AlertWindow | UnsetType = UNSET
-    for_: AlertTime | UnsetType = UNSET
-    cooldown: AlertTime | UnsetType = UNSET
-    severity: Severity | UnsetType = UNSET
-    per: list[Per] | UnsetType = UNSET
-    labels: dict[str, str] | UnsetType = UNSET
-    notify: list[str] | UnsetType | None = UNSET
-    summary: str | UnsetType | None = UNSET
-    runbook: str | UnsetType | None = UNSET
-    enabled: bool | UnsetType = UNSET
-
-
-class NewRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new rule."""
-
-    name: str
-    when: str | UnsetType = UNSET
-    metric: str | UnsetType = UNSET
-    op: str | UnsetType = UNSET
-    threshold: float | UnsetType = UNSET
-    window: AlertWindow | UnsetType = UNSET
-    for_: AlertTime | UnsetType = UNSET
-    cooldown: AlertTime | UnsetType = UNSET
-    severity: Severity | UnsetType = UNSET
-    per: list[Per] | UnsetType = UNSET
-    labels: dict[str, str] | UnsetType = UNSET
-    notify: list[str] | UnsetType | None = UNSET
-    summary: str | UnsetType | None = UNSET
-    runbook: str | UnsetType | None = UNSET
-    enabled: bool | UnsetType = UNSET
+RuleFields = change_type(
+    "RuleFields",
+    ALERT_RULE,
+    "Fields of a rule: `when`, or `metric`, `op`, `threshold` and `window`; times in seconds.",
+    metric=str,
+    op=str,
+    threshold=float,
+    window=AlertWindow,
+)
+NewRule = new_type("NewRule", RuleFields, "A new rule.", name=str)
 
 
 class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,14 +106,15 @@ def rules(context: RequestContext) -> list[AlertRule]:
     return context.app.alerts.rules.list()
 
 
-@table.post("/alert-rules", status=201, example=_RULE)
-def create_rule(context: RequestContext, body: NewRule) -> AlertRule:
+@table.post("/alert-rules", status=201, body=NewRule, example=_RULE)
+def create_rule(context: RequestContext, body: Struct) -> AlertRule:
     """Create a rule."""
-    return context.app.alerts.rules.create(body.name, **given_fields(body, exclude=("name",)))
+    fields = given_fields(body)
+    return context.app.alerts.rules.create(fields.pop("name"), **fields)
 
 
-@table.post("/alert-rule-test", writes=False, example={"when": "depth > 1000"})
-def test_rule(context: RequestContext, body: RuleFields) -> list[AlertReading]:
+@table.post("/alert-rule-test", body=RuleFields, writes=False, example={"when": "depth > 1000"})
+def test_rule(context: RequestContext, body: Struct) -> list[AlertReading]:
     """Evaluate a rule that is not stored. No notification is sent."""
     return context.app.alerts.rules.test(**given_fields(body))
 
@@ -158,8 +131,8 @@ def rule(context: RequestContext, name: str) -> AlertRule:
     return context.app.alerts.rules.get(name)
 
 
-@table.patch("/alert-rules/{name}", example={"enabled": False})
-def update_rule(context: RequestContext, name: str, body: RuleFields) -> AlertRule:
+@table.patch("/alert-rules/{name}", body=RuleFields, example={"enabled": False})
+def update_rule(context: RequestContext, name: str, body: Struct) -> AlertRule:
     """Change a rule, also a built-in one."""
     return context.app.alerts.rules.update(name, **given_fields(body))
 

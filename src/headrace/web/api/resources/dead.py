@@ -11,9 +11,10 @@ from headrace.app.dead_letters.records import BulkRequeue, DeadGroup, DeadLetter
 from headrace.app.jobs.records import lowered
 from headrace.core.dead_letters.records import BY_HAND, Status
 from headrace.core.events.history import HistoryEntry
+from headrace.core.queues.rule_fields import RateText
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit, Note, decoded, filters_of
-from headrace.web.api.values import AtLeastOne, Boost, RateText, RequeueLimit
+from headrace.web.api.values import AtLeastOne, Boost, RequeueLimit
 from headrace.web.security.middleware import RequestContext
 
 table = Table("dead", "Dead letters: inspect failed jobs, requeue or resolve them.")

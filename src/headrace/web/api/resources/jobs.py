@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from headrace.app.jobs.records import JobRecord, full_record_of, log_of, record_of
 from headrace.core.events.history import HistoryEntry
 from headrace.core.jobs.explanation import Remedy
+from headrace.core.tasks.option_fields import JobPriority, Queue
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
@@ -17,7 +18,6 @@ from headrace.web import text_search
 from headrace.web.api.resources.new_job import JobRequest, call_of
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, DeleteFilter, JobFilter, JobQuery, filters_of, given_fields
-from headrace.web.api.values import Priority, QueueName
 from headrace.web.bulk import BulkAction, count_affected, run_bulk
 from headrace.web.problems import Refused
 from headrace.web.security.middleware import RequestContext
@@ -60,9 +60,9 @@ class StoredJobs(Struct, frozen=True):
 class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
     """Fields to change; omitted fields stay."""
 
-    priority: Priority | UnsetType = UNSET
+    priority: JobPriority = UNSET
     run_at: datetime | UnsetType = UNSET
-    queue: QueueName | UnsetType = UNSET
+    queue: Queue = UNSET
 
 
 class Why(Struct, frozen=True):

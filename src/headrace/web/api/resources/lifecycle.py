@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.retention.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats
 from headrace.app.retention.lifecycle_records import LifecyclePolicy, StaleJob, StateAges
+from headrace.core.retention.policy_fields import POLICY_FIELDS
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import Limit, given_fields
-from headrace.web.api.values import Kept, PolicyTime, RetentionTime
+from headrace.web.api.schemas import Limit, change_type, given_fields
 from headrace.web.security.middleware import RequestContext
 
 table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle policies.")
@@ -48,24 +46,14 @@ class PolicyQuery(Struct, frozen=True):
     queue: str | None = None
 
 
-class PolicyChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Terms to set for a task or a queue: seconds, null for no limit, "default" to remove a term set before."""
-
-    task: str | None = None
-    queue: str | None = None
-    max_scheduled: PolicyTime | str | UnsetType | None = UNSET
-    max_waiting: PolicyTime | str | UnsetType | None = UNSET
-    max_pending: PolicyTime | str | UnsetType | None = UNSET
-    max_retrying: PolicyTime | str | UnsetType | None = UNSET
-    max_running: PolicyTime | str | UnsetType | None = UNSET
-    max_age: PolicyTime | str | UnsetType | None = UNSET
-    on_stale: str | UnsetType = UNSET
-    keep_completed: RetentionTime | str | UnsetType | None = UNSET
-    keep_failed: RetentionTime | str | UnsetType | None = UNSET
-    keep_cancelled: RetentionTime | str | UnsetType | None = UNSET
-    archive: bool | str | UnsetType = UNSET
-    remove_on_complete: bool | Kept | str | UnsetType = UNSET
-    remove_on_fail: bool | Kept | str | UnsetType = UNSET
+PolicyChange = change_type(
+    "PolicyChange",
+    POLICY_FIELDS,
+    'Terms to set for a task or a queue: seconds, null for no limit, "default" to remove a term set before.',
+    or_text=True,
+    task=str | None,
+    queue=str | None,
+)
 
 
 @table.get("/lifecycle/stale")
@@ -124,8 +112,9 @@ def policy(context: RequestContext, query: PolicyQuery) -> LifecyclePolicy:
     return context.app.lifecycle.policy(task=query.task, queue=query.queue)
 
 
-@table.patch("/lifecycle/policy", example={"queue": "emails", "max_pending": 600, "on_stale": "dead"})
-def configure(context: RequestContext, body: PolicyChange) -> LifecyclePolicy:
+@table.patch(
+    "/lifecycle/policy", body=PolicyChange, example={"queue": "emails", "max_pending": 600, "on_stale": "dead"}
+)
+def configure(context: RequestContext, body: Struct) -> LifecyclePolicy:
     """Change the lifecycle policy of a task or a queue. It overrides code and settings."""
-    fields: dict[str, Any] = given_fields(body, exclude=("task", "queue"))
-    return context.app.lifecycle.configure(task=body.task, queue=body.queue, **fields)
+    return context.app.lifecycle.configure(**given_fields(body))

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from headrace.app.app import Headrace
 from headrace.app.parts import declared_task
-from headrace.core.jobs.dependencies import Policy
-from headrace.core.jobs.records import Isolation
 from headrace.core.jobs.states import State
+from headrace.core.tasks.option_fields import JobOptionFields, Key, Span, TaskName
 from headrace.core.tasks.retry import BackoffKind, Retry
 from headrace.core.tasks.unique import Unique
 from headrace.runtime.jobs.task import Call
 from headrace.web.api.schemas import decoded, given_fields
-from headrace.web.api.values import (
-    JobId,
-    Kept,
-    Key,
-    Priority,
-    QueueName,
-    RetryLimit,
-    Span,
-    TaskName,
-    Timeout,
-    Wait,
-    Word,
-    Words,
-)
+from headrace.web.api.values import RetryLimit
 
 _NOT_OPTIONS = ("task", "args", "kwargs")
 
@@ -61,35 +46,14 @@ class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobRequest(JobOptionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call of a task, with the options of `using()`: times in seconds; omitted options follow the task."""
 
     task: TaskName
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    queue: QueueName | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    delay: Wait | UnsetType = UNSET
-    run_at: datetime | UnsetType = UNSET
-    expires: Span | UnsetType = UNSET
-    timeout: Timeout | UnsetType | None = UNSET
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
     retry: RetryLimit | NewRetry | UnsetType = UNSET
     unique: bool | NewUnique | UnsetType = UNSET
-    idempotency_key: Key | UnsetType = UNSET
-    job_id: JobId | UnsetType = UNSET
-    tags: Words | dict[str, str] | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
-    after: list[JobId] | UnsetType = UNSET
-    parent: JobId | UnsetType = UNSET
-    on_parent_failure: Policy | UnsetType = UNSET
-    lifo: bool | UnsetType = UNSET
-    needs: Words | UnsetType = UNSET
-    rate_key: Word | UnsetType = UNSET
-    concurrency_key: Word | UnsetType = UNSET
-    keep_result: bool | UnsetType = UNSET
-    remove_on_complete: bool | Kept | UnsetType = UNSET
-    remove_on_fail: bool | Kept | UnsetType = UNSET
-    isolation: Isolation | UnsetType = UNSET
 
 
 def options_of(job: Struct) -> dict[str, Any]:

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Struct
 
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.queues.queues import QueueStats
-from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
-from headrace.core.queues.rules_text import format_rate
+from headrace.core.jobs.queue_rules import TaskRules
+from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES, QueueRuleFields, TaskRuleFields
+from headrace.core.queues.rules_text import rule_values
+from headrace.core.tasks.option_fields import QueueName, TaskName
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import Changed, Limit, given_fields
-from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
+from headrace.web.api.schemas import Changed, Limit, change_type, given_fields
 from headrace.web.security.middleware import RequestContext
 
 table = Table("queues", "Queues with their counts and rules.")
 tasks = Table("tasks", "Known tasks and their rules.")
-Count = Annotated[int, Meta(ge=1)]
-
-
-class QueueRulesRecord(Struct, frozen=True, kw_only=True):
-    """The rules of a queue; null is no rule."""
-
-    weight: int | None = None
-    strategy: Strategy | None = None
-    ageing: float | None = None
-    max_length: int | None = None
-    rate: str | None = None
-    burst: int | None = None
-    concurrency: int | None = None
-    key_rate: str | None = None
-    key_burst: int | None = None
-    key_concurrency: int | None = None
 
 
 class QueueRecord(Struct, frozen=True, kw_only=True):
@@ -52,22 +36,7 @@ class QueueRecord(Struct, frozen=True, kw_only=True):
     oldest_pending: datetime | None
     workers: int
     starts_left: int | None
-    rules: QueueRulesRecord
-
-
-class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules to change: null removes a rule, omitted rules stay."""
-
-    weight: Weight | UnsetType | None = UNSET
-    strategy: Strategy | UnsetType | None = UNSET
-    ageing: Ageing | UnsetType | None = UNSET
-    max_length: JobCount | UnsetType | None = UNSET
-    rate: RateText | UnsetType | None = UNSET
-    burst: JobCount | UnsetType | None = UNSET
-    concurrency: JobCount | UnsetType | None = UNSET
-    key_rate: RateText | UnsetType | None = UNSET
-    key_burst: JobCount | UnsetType | None = UNSET
-    key_concurrency: JobCount | UnsetType | None = UNSET
+    rules: QueueRuleFields
 
 
 class PeekQuery(Struct, frozen=True):
@@ -76,25 +45,17 @@ class PeekQuery(Struct, frozen=True):
     limit: Limit = 10
 
 
-class TaskRecord(Struct, frozen=True, kw_only=True):
+class TaskRecord(TaskRuleFields, frozen=True, kw_only=True):
     """A task: whether its code is known to the web process, and its rules."""
 
     task: str
     known: bool
     paused: bool = False
-    strategy: Strategy | None = None
-    rate: str | None = None
-    burst: int | None = None
-    concurrency: int | None = None
 
 
-class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules to change: null removes a rule, omitted rules stay."""
-
-    strategy: Strategy | UnsetType | None = UNSET
-    rate: RateText | UnsetType | None = UNSET
-    burst: JobCount | UnsetType | None = UNSET
-    concurrency: JobCount | UnsetType | None = UNSET
+_CHANGES = "Rules to change: null removes a rule, omitted rules stay."
+QueueChange = change_type("QueueChange", QUEUE_RULES, _CHANGES)
+TaskChange = change_type("TaskChange", TASK_RULES, _CHANGES)
 
 
 # -- queues
@@ -118,8 +79,8 @@ def get(context: RequestContext, queue: QueueName) -> QueueRecord:
     return _record(context.app.queue(queue).stats())
 
 
-@table.patch("/queues/{queue}", example={"rate": "10/s", "concurrency": 5})
-def configure(context: RequestContext, queue: QueueName, body: QueueChange) -> QueueRecord:
+@table.patch("/queues/{queue}", body=QueueChange, example={"rate": "10/s", "concurrency": 5})
+def configure(context: RequestContext, queue: QueueName, body: Struct) -> QueueRecord:
     """Change rules of a queue. All workers and callers apply them within a second."""
     context.app.queue(queue).configure(**given_fields(body))
     return _record(context.app.queue(queue).stats())
@@ -153,22 +114,7 @@ def delete(context: RequestContext, queue: QueueName) -> None:
 
 def _record(stats: QueueStats) -> QueueRecord:
     fields = given_fields(stats, exclude=("rules",))
-    return QueueRecord(rules=_rules(stats.rules), **fields)
-
-
-def _rules(rules: QueueRules) -> QueueRulesRecord:
-    return QueueRulesRecord(
-        weight=rules.weight,
-        strategy=rules.strategy,
-        ageing=None if rules.ageing is None else rules.ageing / 1000,
-        max_length=rules.max_length,
-        rate=None if rules.rate is None else format_rate(rules.rate),
-        burst=None if rules.rate is None else rules.rate.burst,
-        concurrency=rules.concurrency,
-        key_rate=None if rules.key_rate is None else format_rate(rules.key_rate),
-        key_burst=None if rules.key_rate is None else rules.key_rate.burst,
-        key_concurrency=rules.key_concurrency,
-    )
+    return QueueRecord(rules=QueueRuleFields(**rule_values(stats.rules)), **fields)
 
 
 # -- tasks
@@ -181,8 +127,8 @@ def find_tasks(context: RequestContext) -> list[TaskRecord]:
     return [_task(context, name, rules.get(name, TaskRules())) for name in sorted({*context.app.tasks, *rules})]
 
 
-@tasks.patch("/tasks/{task}", example={"rate": "100/min"})
-def configure_task(context: RequestContext, task: TaskName, body: TaskChange) -> TaskRecord:
+@tasks.patch("/tasks/{task}", body=TaskChange, example={"rate": "100/min"})
+def configure_task(context: RequestContext, task: TaskName, body: Struct) -> TaskRecord:
     """Change rules of a task. Workers apply them from their next claim on."""
     return _task(context, task, context.app.configure_task(task, **given_fields(body)))
 
@@ -202,12 +148,4 @@ def resume_task(context: RequestContext, task: TaskName) -> TaskRecord:
 
 
 def _task(context: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
-    return TaskRecord(
-        task=name,
-        known=name in context.app.tasks,
-        paused=rules.paused,
-        strategy=rules.strategy,
-        rate=None if rules.rate is None else format_rate(rules.rate),
-        burst=None if rules.rate is None else rules.rate.burst,
-        concurrency=rules.concurrency,
-    )
+    return TaskRecord(task=name, known=name in context.app.tasks, **rule_values(rules))

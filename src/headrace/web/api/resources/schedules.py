@@ -5,30 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from headrace.app.jobs.records import JobRecord, lowered, record_of
 from headrace.app.parts import declared_task
 from headrace.app.schedules.records import Schedule, ScheduleRun
-from headrace.core.schedules.dst import Gap, Overlap
 from headrace.core.schedules.records import Origin
-from headrace.core.schedules.schedule import CatchUp, RunOverlap
+from headrace.core.schedules.timing_fields import Interval, TimingFields
+from headrace.core.tasks.option_fields import JobPriority, JobTimeout, Metadata, Queue, Tags, TaskName
 from headrace.runtime.jobs.task import Call
 from headrace.web.api.resources.new_job import NewRetry, options_of
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Limit, decoded, given_fields
-from headrace.web.api.values import (
-    FireLimit,
-    FiresAtOnce,
-    Interval,
-    Priority,
-    QueueName,
-    RetryLimit,
-    TaskName,
-    Timeout,
-    Window,
-    Words,
-)
+from headrace.web.api.values import RetryLimit
 from headrace.web.problems import Refused
 from headrace.web.security.middleware import RequestContext
 
@@ -70,58 +59,30 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class ScheduleChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScheduleChange(TimingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Fields to change; a timing has exactly one of cron, every (seconds) and at."""
 
     task: TaskName | UnsetType = UNSET
     args: list[Any] | UnsetType = UNSET
     kwargs: dict[str, Any] | UnsetType = UNSET
-    cron: str | UnsetType = UNSET
-    every: Interval | UnsetType = UNSET
-    at: datetime | UnsetType = UNSET
-    tz: str | UnsetType = UNSET
-    start: datetime | UnsetType | None = UNSET
-    end: datetime | UnsetType | None = UNSET
-    limit: FireLimit | UnsetType | None = UNSET
-    jitter: Window | UnsetType = UNSET
-    dst_gap: Gap | UnsetType = UNSET
-    dst_overlap: Overlap | UnsetType = UNSET
-    catch_up: CatchUp | UnsetType = UNSET
-    catch_up_limit: FiresAtOnce | UnsetType = UNSET
-    catch_up_window: Window | UnsetType = UNSET
-    overlap: RunOverlap | UnsetType = UNSET
-    queue: QueueName | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
+    queue: Queue = UNSET
+    priority: JobPriority = UNSET
 
 
-class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewSchedule(TimingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new schedule: a call, a timing with exactly one of cron, every (seconds) and at, and options of its jobs."""
 
     id: TaskName
     task: TaskName
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    cron: str | UnsetType = UNSET
-    every: Interval | UnsetType = UNSET
-    at: datetime | UnsetType = UNSET
-    tz: str | UnsetType = UNSET
-    start: datetime | UnsetType = UNSET
-    end: datetime | UnsetType = UNSET
-    limit: FireLimit | UnsetType = UNSET
-    jitter: Window | UnsetType = UNSET
-    dst_gap: Gap | UnsetType = UNSET
-    dst_overlap: Overlap | UnsetType = UNSET
-    catch_up: CatchUp | UnsetType = UNSET
-    catch_up_limit: FiresAtOnce | UnsetType = UNSET
-    catch_up_window: Window | UnsetType = UNSET
-    overlap: RunOverlap | UnsetType = UNSET
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
     immediate: bool | UnsetType = UNSET
-    queue: QueueName | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    timeout: Timeout | UnsetType | None = UNSET
+    queue: Queue = UNSET
+    priority: JobPriority = UNSET
+    timeout: JobTimeout = UNSET
+    tags: Tags = UNSET
+    metadata: Metadata = UNSET
     retry: RetryLimit | NewRetry | UnsetType = UNSET
-    tags: Words | UnsetType = UNSET
-    metadata: dict[str, Any] | UnsetType = UNSET
 
 
 class ScheduleQuery(Struct, frozen=True):

@@ -63,7 +63,7 @@ def get(context: RequestContext) -> System:
     app = context.app
     shown = app.settings.shown()
     return System(
-        __version__, redacted_url(app.engine.url), dict(app.engine.maintenance.facts()), shown, app.settings_origin
+        __version__, redacted_url(app.engine.url), app.engine.maintenance.facts().details, shown, app.settings_origin
     )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from headrace.core.alerts.alert import SEVERITIES
 from headrace.errors import AlertChannelNotFound, InvalidAlert
-from headrace.runtime.alerts.channels import Security, StoredKind
+from headrace.runtime.alerts.channels import CHANNEL_FIELDS, StoredKind
+from headrace.web.pages.forms import form_fields, form_values
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
-
-_FIELDS = ("url", "secret", "host", "security", "user", "password", "sender", "to", "severity")
 
 
 def show_one(request: PageRequest) -> Mapping[str, Any]:
@@ -25,17 +23,14 @@ def show_new(request: PageRequest) -> Mapping[str, Any]:
 
 
 def _editor(kind: str | None, severity: str) -> dict[str, Any]:
-    return {"kind": kind, "severity": severity, "severities": SEVERITIES, "securities": get_args(Security)}
+    form = form_fields(CHANNEL_FIELDS, {"severity": severity})
+    return {"kind": kind, "form": {one.name: one for one in form}}
 
 
 def _fields(request: PageRequest) -> dict[str, Any]:
     """The fields of the form; empty ones keep their value or the default."""
-    fields: dict[str, Any] = {name: text for name in _FIELDS if (text := request.form_field(name)) is not None}
-    if (port := request.form_field("port")) is not None:
-        if not port.isdecimal() or len(port) > 5:
-            raise InvalidAlert(f"port: {port[:20]!r} is not a number from 1 to 65535")
-        fields["port"] = int(port)
-    return fields
+    given = form_values(request.form, CHANNEL_FIELDS).items()
+    return {name: value for name, value in given if value is not None}
 
 
 # -- actions

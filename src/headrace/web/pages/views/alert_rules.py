@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headrace.app.alerts.records import AlertReading, AlertRule
-from headrace.core.alerts.alert import SEVERITIES
+from headrace.core.alerts.rules import ALERT_RULE
 from headrace.errors import HeadraceError, InvalidAlert
 from headrace.web.pages import formatting
+from headrace.web.pages.forms import form_fields, form_values
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
-PER = ("queue", "task", "worker")
-_SPANS = ("for_", "cooldown")
-_TEXTS = ("when", "severity")
-_OPTIONAL_TEXTS = ("summary", "runbook")
 _MAX_SHOWN = 20
 
 
@@ -51,7 +48,7 @@ def show_new(request: PageRequest) -> Mapping[str, Any]:
 def _preview(request: PageRequest, name: str | None, fields: dict[str, Any] | None) -> RulePreview:
     """Evaluate the stored rule, or the one in the query."""
     try:
-        given = _fields(request.query, request.http.query_params.getlist("per")) if fields is None else fields
+        given = form_values(request.http.query_params, ALERT_RULE) if fields is None else fields
         names = () if name is None else (name,)
         return RulePreview(request.app.alerts.rules.test(*names, **given)[:_MAX_SHOWN])
     except HeadraceError as error:
@@ -59,38 +56,13 @@ def _preview(request: PageRequest, name: str | None, fields: dict[str, Any] | No
 
 
 def _editor(request: PageRequest, rule: AlertRule | None, preview: RulePreview | None) -> dict[str, Any]:
+    shown = {"severity": "warning"} if rule is None else structs.asdict(rule)
     return {
         "preview": preview,
-        "form": {
-            "when": rule.when if rule else "",
-            "for_": f"{rule.for_:g}" if rule else "",
-            "cooldown": f"{rule.cooldown:g}" if rule else "",
-            "severity": rule.severity if rule else "warning",
-            "per": rule.per if rule else (),
-            "summary": rule.summary or "" if rule else "",
-            "runbook": rule.runbook or "" if rule else "",
-            "notify": ", ".join(rule.notify) if rule and rule.notify is not None else "",
-        },
-        "severities": SEVERITIES,
-        "per": PER,
+        "form": {one.name: one for one in form_fields(ALERT_RULE, shown)},
+        "per": rule.per if rule else (),
         "channels": request.app.alerts.channels.list(),
     }
-
-
-def _fields(field: Callable[[str], str | None], per: list[str]) -> dict[str, Any]:
-    """The fields of a rule in a form or a query."""
-    fields: dict[str, Any] = {name: text for name in _TEXTS if (text := field(name)) is not None}
-    fields |= {name: field(name) for name in _OPTIONAL_TEXTS}
-    for name in _SPANS:
-        if (text := field(name)) is not None:
-            try:
-                fields[name] = float(text)
-            except ValueError:
-                raise InvalidAlert(f"{name.rstrip('_')}: {text!r} is not a number of seconds") from None
-    channels = field("notify")
-    fields["notify"] = None if channels is None else [name.strip() for name in channels.split(",") if name.strip()]
-    fields["per"] = per
-    return fields
 
 
 # -- actions
@@ -100,13 +72,13 @@ def _create(request: PageRequest) -> ActionResult:
     name = request.form_field("name")
     if name is None:
         raise InvalidAlert("name: required")
-    created = request.app.alerts.rules.create(name, **_fields(request.form_field, request.form.getlist("per")))
+    created = request.app.alerts.rules.create(name, **form_values(request.form, ALERT_RULE))
     return ActionResult(f"Rule {created.name} was created.", goto=request.url(f"/alerts/rules/{name}"), target=name)
 
 
 def _update(request: PageRequest) -> ActionResult:
     name = request.path_param("rule")
-    request.app.alerts.rules.update(name, **_fields(request.form_field, request.form.getlist("per")))
+    request.app.alerts.rules.update(name, **form_values(request.form, ALERT_RULE))
     return ActionResult(f"Rule {name} was changed.", target=name)
 
 

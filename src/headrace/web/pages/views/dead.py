@@ -187,14 +187,14 @@ def _resolve(request: PageRequest) -> ActionResult:
     def resolve_matching() -> int:
         done, dead_letters = 0, request.app.engine.dead_letters
         while page := request.app.dead.list(status="pending", limit=_BATCH_SIZE, **filters):
-            resolved_ids = dead_letters.resolve([dead_letter.id for dead_letter in page], status, by, note)
+            resolved_ids = dead_letters.update([dead_letter.id for dead_letter in page], status, by, note)
             if not resolved_ids:  # others handle the same ones
                 break
             done += len(resolved_ids)
         return done
 
     if ids:
-        resolved: int | None = len(request.app.engine.dead_letters.resolve(ids, status, by, note))
+        resolved: int | None = len(request.app.engine.dead_letters.update(ids, status, by, note))
     else:
         resolved = run_with_timeout(resolve_matching)
     if resolved is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -13,14 +12,17 @@ from headrace.app.parts import declared_task
 from headrace.core.codec import codec
 from headrace.core.codec.annotations import ANYTHING
 from headrace.core.codec.redaction import MASK, unmasked
+from headrace.core.tasks.option_fields import JOB_OPTIONS
 from headrace.core.tasks.signature import Parameter
 from headrace.errors import CorruptPayload, InvalidJob
 from headrace.runtime.jobs.job import Job
 from headrace.web.pages.formatting import plain_json
+from headrace.web.pages.forms import form_values
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.jobs import known_tasks
 
+_OPTIONS = {name: JOB_OPTIONS[name] for name in ("queue", "priority", "delay", "timeout", "run_at", "tags")}
 FIELD = "arg."  # before the name of a parameter
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -128,27 +130,7 @@ def read_json(request: PageRequest, name: str, kind: type) -> Any:
 
 
 def _options(request: PageRequest) -> dict[str, Any]:
-    options: dict[str, Any] = {name: request.form_field(name) for name in ("queue",) if request.form_field(name)}
-    for name, kind in (("priority", int), ("delay", float), ("timeout", float)):
-        if text := request.form_field(name):
-            try:
-                options[name] = kind(text)
-            except ValueError:
-                raise InvalidJob(f"{name}: {text!r} is not a number") from None
-    if text := request.form_field("run_at"):
-        options["run_at"] = moment_of("run_at", text)
-    if tags := request.form_field("tags"):
-        options["tags"] = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
-    return options
-
-
-def moment_of(name: str, text: str) -> datetime:
-    """A time from a form field; UTC without a zone."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidJob(f"{name}: {text!r} is not a time such as 2025-06-01T12:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return {name: value for name, value in form_values(request.form, _OPTIONS).items() if value is not None}
 
 
 VIEWS = [View(path="/enqueue", template="jobs/enqueue.html", show=show)]

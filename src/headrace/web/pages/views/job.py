@@ -12,15 +12,16 @@ from msgspec import Struct
 from headrace.core.clock import to_datetime
 from headrace.core.events.history import HistoryEntry
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
+from headrace.core.tasks.option_fields import JOB_OPTIONS
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 from headrace.web.pages import charts, formatting
 from headrace.web.pages.charts import Piece
+from headrace.web.pages.forms import form_values
 from headrace.web.pages.job_view import arguments, result, summaries, summary_of, truncate
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
-from headrace.web.pages.views.enqueue import moment_of
 
 _MAX_RELATED = 50
 _MAX_LOG_LINES = 300
@@ -46,6 +47,9 @@ class ShownLogLine(Struct, frozen=True):
     level: str
     message: str
     fields: str
+
+
+_CHANGEABLE = {name: JOB_OPTIONS[name] for name in ("priority", "queue", "run_at")}
 
 
 def show(request: PageRequest) -> Mapping[str, Any]:
@@ -171,16 +175,8 @@ def _confirm_retry(request: PageRequest) -> Confirmation | None:
 
 def _update(request: PageRequest) -> ActionResult:
     job = request.app.jobs.get(request.path_param("job"))
-    changes: dict[str, Any] = {}
-    if (text := request.form_field("priority")) is not None and text != str(job.priority):
-        try:
-            changes["priority"] = int(text)
-        except ValueError:
-            raise InvalidJob(f"priority: {text!r} is not a whole number") from None
-    if (queue := request.form_field("queue")) is not None and queue != job.queue:
-        changes["queue"] = queue
-    if text := request.form_field("run_at"):
-        changes["run_at"] = moment_of("run_at", text)
+    given = form_values(request.form, _CHANGEABLE).items()
+    changes = {name: value for name, value in given if value != getattr(job, name)}
     if not changes:
         raise InvalidJob("Nothing was changed.")
     if not job.update(**changes):

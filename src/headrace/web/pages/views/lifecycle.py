@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
-from headrace.app.retention.lifecycle_records import SPANS, StaleJob
-from headrace.core.retention.lifecycle import OnStale
+from headrace.app.retention.lifecycle_records import StaleJob
+from headrace.core.retention.policy_fields import POLICY_FIELDS, SPANS
 from headrace.errors import InvalidJob
 from headrace.web.pages import formatting
 from headrace.web.pages.background import run_with_timeout
+from headrace.web.pages.forms import form_fields
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
@@ -40,7 +41,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "policies": [(kind, name, policy) for (kind, name), policy in lifecycle.policies_by_name().items()],
         "spans": SPANS,
         "max_count": sum(name.startswith("max_") for name in SPANS),
-        "on_stales": get_args(OnStale),
+        "form": [one._replace(mode="") for one in form_fields(POLICY_FIELDS, {}) if one.label],
         "topics": ("none",),
     }
 

@@ -11,13 +11,13 @@ from msgspec import Struct
 from headrace.app.queues.queues import QueueStats
 from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
-from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import NOT_STARTED, State
-from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import QUEUE_RULES, format_rate, format_rules
-from headrace.errors import InvalidJob
+from headrace.core.queues.rule_fields import QUEUE_RULES
+from headrace.core.queues.rules_text import format_rules, rule_values
+from headrace.core.text import counted
 from headrace.web.pages import chart_data, formatting
+from headrace.web.pages.forms import form_fields, given_rules
 from headrace.web.pages.job_view import error_in, summaries
 from headrace.web.pages.page_cache import totals
 from headrace.web.pages.request import PageRequest
@@ -26,7 +26,6 @@ from headrace.web.pages.views.overview import drained_in
 
 _MAX_JOBS = 10
 _SAMPLE = 100  # latest failures, grouped for the top ones
-_NUMBERS = ("max_length", "weight", "concurrency", "burst", "key_burst", "key_concurrency")
 
 
 class Failing(Struct, frozen=True):
@@ -70,8 +69,7 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
         "next": summaries(request.app.queue(name).peek(_MAX_JOBS), request.app),
         "running": summaries(request.app.jobs.find(state=State.RUNNING, queue=name, limit=_MAX_JOBS), request.app),
         "workers": [worker for worker in request.page_cache.workers() if not worker.queues or name in worker.queues],
-        "rules": rule_texts(stats.rules),
-        "strategies": STRATEGIES,
+        "rules": form_fields(QUEUE_RULES, rule_values(stats.rules)),
         "topics": (f"queue:{name}", "worker"),
     }
 
@@ -101,17 +99,6 @@ def top_failures(dead_letters: Sequence[DeadLetterRow]) -> list[Failing]:
     ]
 
 
-def rule_texts(rules: QueueRules) -> dict[str, str]:
-    """The rules for the form."""
-    values = {name: getattr(rules, name, None) for name in QUEUE_RULES}
-    for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
-        if (rate_rule := values[rate]) is not None:
-            values[rate], values[burst] = format_rate(rate_rule), rate_rule.burst
-    if rules.ageing is not None:
-        values["ageing"] = f"{rules.ageing / 1000:g}"
-    return {name: "" if value is None else str(value) for name, value in values.items()}
-
-
 # -- actions
 
 
@@ -129,8 +116,8 @@ def _resume(request: PageRequest) -> ActionResult:
 
 def _clear(request: PageRequest) -> ActionResult:
     queue = request.app.queue(request.path_param("queue"))
-    deleted = queue.clear()
-    return ActionResult(f"{formatting.exact(deleted)} jobs were deleted from queue {queue.name}.", target=queue.name)
+    deleted = counted(queue.clear(), "job was", "jobs were")
+    return ActionResult(f"{deleted} deleted from queue {queue.name}.", target=queue.name)
 
 
 def _confirm_clear(request: PageRequest) -> Confirmation:
@@ -138,8 +125,8 @@ def _confirm_clear(request: PageRequest) -> Confirmation:
     stats = request.app.queue(name).stats()
     waiting = sum(getattr(stats, state) for state in NOT_STARTED)
     return Confirmation(
-        f"Delete all {formatting.exact(waiting)} jobs of queue {name} that have not started?",
-        f"Delete {formatting.exact(waiting)} jobs",
+        f"Delete {counted(waiting, 'job')} of queue {name}, all that have not started?",
+        f"Delete {counted(waiting, 'job')}",
         "Running and finished jobs stay. This can’t be undone.",
     )
 
@@ -163,26 +150,8 @@ def _confirm_delete(request: PageRequest) -> Confirmation:
 
 def _configure(request: PageRequest) -> ActionResult:
     queue = request.app.queue(request.path_param("queue"))
-    queue.configure(
-        **{name: _rule_value(name, request.form_field(name)) for name in QUEUE_RULES if _is_given(request, name)}
-    )
+    queue.configure(**given_rules(request, QUEUE_RULES))
     return ActionResult(f"The rules of queue {queue.name} apply to every worker within a second.", target=queue.name)
-
-
-def _is_given(request: PageRequest, name: str) -> bool:
-    """A burst needs a rate; with a rate it is optional and defaults to one second's worth."""
-    if name in ("burst", "key_burst"):
-        return request.form_field(name.replace("burst", "rate")) is not None
-    return name in request.form
-
-
-def _rule_value(name: str, text: str | None) -> int | float | str | None:
-    if text is None or name in ("strategy", "rate", "key_rate"):
-        return text
-    try:
-        return int(text) if name in _NUMBERS else float(text)
-    except ValueError:
-        raise InvalidJob(f"{name}: {text!r} is not a number") from None
 
 
 VIEWS = [

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
+
+from starlette.datastructures import QueryParams
 
 from headrace.app.parts import declared_task
 from headrace.app.schedules.records import Schedule
 from headrace.core.codec.redaction import MASK
-from headrace.core.schedules.dst import Gap, Overlap
-from headrace.core.schedules.schedule import CatchUp, RunOverlap
+from headrace.core.schedules.timing_fields import TIMING
 from headrace.core.tasks.arguments import by_name, line_of
+from headrace.core.tasks.option_fields import JOB_OPTIONS
 from headrace.errors import InvalidSchedule
 from headrace.web.pages import formatting
+from headrace.web.pages.forms import form_values
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.enqueue import read_json
 from headrace.web.pages.views.jobs import known_tasks
-from headrace.web.pages.views.schedule_form import MOMENTS, as_form, fields_of, preview_of, timing_text
+from headrace.web.pages.views.schedule_form import as_form, preview_of, timing_text
 
+_JOB_OPTIONS = {name: JOB_OPTIONS[name] for name in ("queue", "priority")}
 _MAX_NEXT = 8
 _MAX_RUNS = 50
 
@@ -54,10 +58,6 @@ def _editor(request: PageRequest, schedule: Schedule | None) -> dict[str, Any]:
         "preview": preview_of(request),
         "tasks": known_tasks(request),
         "queues": [queue.name for queue in request.page_cache.queue_rows()],
-        "catch_ups": get_args(CatchUp),
-        "overlaps": get_args(RunOverlap),
-        "dst_gaps": get_args(Gap),
-        "dst_overlaps": get_args(Overlap),
     }
 
 
@@ -73,10 +73,8 @@ def _create(request: PageRequest) -> ActionResult:
     if name is None or task is None:
         raise InvalidSchedule(f"{'task' if name else 'id'}: give the name of the {'task' if name else 'schedule'}")
     args, kwargs = read_json(request, "args", list), read_json(request, "kwargs", dict)
-    options = {name: value for name, value in _job_options(request).items() if value is not None}
-    created = request.app.schedules.create(
-        name, task, args=args, kwargs=kwargs, **fields_of(request.form_field), **options
-    )
+    options = form_values(request.form, {**TIMING, **_JOB_OPTIONS})
+    created = request.app.schedules.create(name, task, args=args, kwargs=kwargs, **options)
     when = f"runs {formatting.distance(created.next_run, request.now)}" if created.next_run else "will not fire"
     return ActionResult(
         f"Schedule {created.id} {when}.", goto=request.url(f"/schedules/{created.id}"), target=created.id
@@ -85,36 +83,22 @@ def _create(request: PageRequest) -> ActionResult:
 
 def _update(request: PageRequest) -> ActionResult:
     schedule = _find_schedule(request)
-    before = as_form(schedule)
-    fields, fields_before = fields_of(request.form_field), fields_of(lambda name: before[name] or None)
+    before = {name: one.value for name, one in as_form(schedule).items()}
+    fields, fields_before = form_values(request.form, TIMING), form_values(QueryParams(before), TIMING)
     changes: dict[str, Any] = {name: value for name, value in fields.items() if value != fields_before.get(name)}
-    cleared = [
-        name for name in (*MOMENTS, "limit") if before[name] and name in request.form and not request.form_field(name)
-    ]
-    changes |= {name: None for name in cleared if name != "at"}
     if before["jitter"] and "jitter" in request.form and not request.form_field("jitter"):
         changes["jitter"] = 0
     kinds = [name for name in ("cron", "every", "at") if name in fields]
     if len(kinds) > 1:
         raise InvalidSchedule(f"give exactly one of cron, every and at, not {' and '.join(kinds)}")
-    changes |= {
-        name: value for name, value in _job_options(request).items() if value not in (None, getattr(schedule, name))
-    }
+    options = form_values(request.form, _JOB_OPTIONS).items()
+    changes |= {name: value for name, value in options if value != getattr(schedule, name)}
     call = _call(request, schedule, changes)
     if not changes and call is None:
         raise InvalidSchedule("Nothing was changed.")
     after = request.app.schedules.update(schedule.id, call=call, **changes)
     when = f"; it runs {formatting.distance(after.next_run, request.now)}" if after.next_run else ""
     return ActionResult(f"Schedule {schedule.id} was changed{when}.", target=schedule.id)
-
-
-def _job_options(request: PageRequest) -> dict[str, Any]:
-    """Queue and priority of its jobs; None if not given."""
-    text = request.form_field("priority")
-    try:
-        return {"queue": request.form_field("queue"), "priority": None if text is None else int(text)}
-    except ValueError:
-        raise InvalidSchedule(f"priority: {text!r} is not a whole number") from None
 
 
 def _call(request: PageRequest, schedule: Schedule, changes: dict[str, Any]) -> Any:

@@ -61,7 +61,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
 
 def _facts(request: PageRequest, is_admin: bool) -> dict[str, str]:
     """Facts of the engine; its location only for admins."""
-    facts = request.page_cache.shared(request.app.engine.maintenance.facts, max_age=5.0)
+    facts = request.page_cache.shared(request.app.engine.maintenance.facts, max_age=5.0).details
     hidden = () if is_admin else ("file", "server", "address")
     return {
         name.replace("_", " "): formatting.size(value) if name in _BYTES and isinstance(value, int) else str(value)

@@ -9,10 +9,10 @@ from headrace.app.metrics.task_stats import TaskStats
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.states import State
-from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import TASK_RULES, format_rate, format_rules
+from headrace.core.queues.rule_fields import TASK_RULES
+from headrace.core.queues.rules_text import format_rules, rule_values
 from headrace.core.tasks.options import check_task_name
-from headrace.errors import InvalidJob
+from headrace.web.pages.forms import form_fields, given_rules
 from headrace.web.pages.job_view import summaries
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
@@ -48,22 +48,13 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
         "stats": known,
         "is_counted": found is not None,
         "paused": rules.paused,
-        "rules": rule_texts(rules),
-        "strategies": STRATEGIES,
+        "rules": form_fields(TASK_RULES, rule_values(rules)),
         "failing": top_failures(failed),
         "sampled": len(failed),
         "running": summaries(request.app.jobs.find(task=name, state=State.RUNNING, limit=_MAX_JOBS), request.app),
         "workers": [worker for worker in request.page_cache.workers() if name in worker.tasks],
         "topics": ("job", "worker"),
     }
-
-
-def rule_texts(rules: TaskRules) -> dict[str, str]:
-    """The rules for the form."""
-    values: dict[str, Any] = {name: getattr(rules, name, None) for name in TASK_RULES}
-    if rules.rate is not None:
-        values["rate"], values["burst"] = format_rate(rules.rate), rules.rate.burst
-    return {name: "" if value is None else str(value) for name, value in values.items()}
 
 
 # -- actions
@@ -83,20 +74,8 @@ def _resume(request: PageRequest) -> ActionResult:
 
 def _configure(request: PageRequest) -> ActionResult:
     name = request.path_param("task")
-    given = {rule: request.form_field(rule) for rule in TASK_RULES if rule in request.form}
-    if given.get("rate") is None:
-        given.pop("burst", None)  # a burst needs a rate
-    request.app.configure_task(name, **{rule: _rule_value(rule, text) for rule, text in given.items()})
+    request.app.configure_task(name, **given_rules(request, TASK_RULES))
     return ActionResult(f"The rules of task {name} apply from the next claim of each worker on.", target=name)
-
-
-def _rule_value(name: str, text: str | None) -> int | str | None:
-    if text is None or name in ("rate", "strategy"):
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidJob(f"{name}: {text!r} is not a whole number") from None
 
 
 VIEWS = [

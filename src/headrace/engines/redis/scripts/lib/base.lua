@@ -18,13 +18,11 @@
 --   {p}:status         hash kind, other, at: the store status, set during a transfer and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
---   {p}:jobs           hash: number -> state, finished_at, result, result_checksum, reason, version, attempt, progress,
---                      started_at, worker, queue, lane, expires_at, id, task, priority, rank, max_attempts,
---                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first
---                      ten: the rest is copied unchanged. The end of a lease is in {p}:leases alone.
---   {p}:payloads       hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: only a
---                      replacement changes these. The mark is the random number of one insert: by it a repeated insert
---                      recognizes its own jobs.
+--   {p}:jobs           hash: number -> $Record, as in script_records.py. A success changes the fields up to the
+--                      version, a claim those up to the worker: the rest is copied unchanged. The end of a lease is
+--                      in {p}:leases alone.
+--   {p}:payloads       hash: number -> $Payload: only a replacement changes these. The mark is the random number of
+--                      one insert: by it a repeated insert recognizes its own jobs.
 --   {p}:history:<number>   list: the history of the job, each the array of a HistoryRow
 --   {p}:logs:<number>  list: what the job logged, each the array of a LogLine
 --   {p}:steps:<number>   hash: the steps of the job, by kind, number and name, see `step_field`: twelve digits for the
@@ -68,8 +66,6 @@
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task with rules -> its TaskRules in JSON
---   {p}:policies:declared, {p}:policies:override   hashes: kind ("task" or "queue"), a colon and a name -> its
---                      lifecycle policy in JSON, as declared by code and as set by an operator
 --   {p}:documents:<kind>   hash: key of a document -> its version, a space and its value
 --   {p}:document_keys:<kind>   sorted set of these keys, all of score 0: by key
 --   {p}:document_kinds   sorted set of the kinds that have any document, all of score 0: by name
@@ -366,18 +362,12 @@ end
 
 -- Raises an error if the record is damaged.
 local function read(record)
-  local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
-    lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 22)
+  local _, $Record = take(record, #$Record)
   assert(STATE_SETS[state] and is_id(id) and all_are(is_name, queue, lane, task) and none_or_all_are(is_name, worker)
     and all_are(is_whole_number, version, attempt, priority, rank, max_attempts, created_at, run_at, crashes, releases)
     and none_or_all_are(is_text, result, reason, progress)
-    and none_or_all_are(is_whole_number, finished_at, result_checksum, started_at, expires_at))
-  return {
-    state = state, finished_at = finished_at, result = result, result_checksum = result_checksum, reason = reason,
-    version = version, attempt = attempt, progress = progress, started_at = started_at, worker = worker,
-    queue = queue, lane = lane, expires_at = expires_at, id = id, task = task, priority = priority, rank = rank,
-    max_attempts = max_attempts, created_at = created_at, run_at = run_at, crashes = crashes, releases = releases,
-  }
+    and none_or_all_are(is_whole_number, finished_at, result_checksum, updated_at, started_at, expires_at))
+  return $Record{}
 end
 
 -- The job of a record, nothing if it is missing or damaged: a bad record must not stop the others.
@@ -387,20 +377,17 @@ local function job_of(record)
 end
 
 local function encode_job(j)
-  return pack(j.state, j.finished_at, j.result, j.result_checksum, j.reason, j.version, j.attempt, j.progress,
-    j.started_at, j.worker, j.queue, j.lane, j.expires_at, j.id, j.task, j.priority, j.rank, j.max_attempts,
-    j.created_at, j.run_at, j.crashes, j.releases)
+  return pack($Record(j))
 end
 
--- The values of a payload record: payload, checksum, options, tags, metadata, mark, unique_key. For a damaged one: an
--- empty payload that matches no checksum.
+-- A payload record. For a damaged one: an empty payload that matches no checksum.
 local function read_payload(payload_record)
-  local is_whole, _, payload, checksum, options, tags, metadata, mark, unique_key = pcall(take, payload_record, 7)
+  local is_whole, _, $Payload = pcall(take, payload_record, #$Payload)
   if is_whole and is_text(payload) and all_are(is_whole_number, checksum, mark)
     and none_or_all_are(is_text, options, tags, metadata, unique_key) then
-    return payload, checksum, options, tags, metadata, mark, unique_key
+    return $Payload{}
   end
-  return '', -1, nil, nil, nil, 0, nil
+  return {payload = '', checksum = -1, mark = 0}
 end
 
 -- A stored JSON object or list; nothing if it is damaged.
@@ -519,10 +506,10 @@ local function enter(member, j, lease_until)
 end
 
 -- Leave the old state, change the job by `change`, and enter the new one; its version increases by one.
-local function move(member, j, change)
+local function move(member, j, at, change)
   leave(member, j)
   change(j)
-  j.version = j.version + 1
+  $Version(j) = $next_version(j.version, at)
   enter(member, j)
   put_record(member, encode_job(j))
 end
@@ -538,13 +525,32 @@ local function add_history_event(j, at, event, target, detail, finished_at, erro
   encoded_groups.at = at
 end
 
+-- Add an entry to a list of the job's: a HistoryRow, or a LogLine.
+local function append_to(name, member, entry)
+  local n = #appends
+  appends[n + 1], appends[n + 2] = P .. ':' .. name .. ':' .. member, entry
+end
+
+local function append_history(member, entry)
+  append_to('history', member, $HistoryRow:head .. pack($HistoryRow(entry)))
+end
+
+-- A history entry of a job that does not move, and keeps its version.
+local function append_remark(member, j, at, event, detail)
+  append_history(member, {
+    at = at, event = event, source = j.state, target = j.state, version = j.version, attempt = j.attempt,
+    worker = j.worker, started_at = j.started_at, detail = detail,
+  })
+end
+
 local function record_history(member, j, at, event, target, detail, finished_at, error_type, error_message,
   error_traceback, run_at)
   add_history_event(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
-  local n = #appends
-  appends[n + 1] = P .. ':history:' .. member
-  appends[n + 2] = '\157' .. pack(at, event, j.state, target, j.version + 1, j.attempt, j.worker, j.started_at,
-    finished_at, detail, error_type, error_message, error_traceback)
+  append_history(member, {
+    at = at, event = event, source = j.state, target = target, version = j.version + 1, attempt = j.attempt,
+    worker = j.worker, started_at = j.started_at, finished_at = finished_at, detail = detail, error_type = error_type,
+    error_message = error_message, error_traceback = error_traceback,
+  })
 end
 
 -- The rank for a new time: a job of a LIFO queue keeps its order.

@@ -53,7 +53,7 @@ local function would_run_again(member, j)
   if no_pending_dead_letters then return false end
   local level, seen = {}, {}
   local function climb(from, lost)
-    if lost.state ~= 'cancelled' or lost.reason ~= 'parent_failed' then return end
+    if lost.state ~= 'cancelled' or lost.reason ~= $Text.PARENT_FAILED then return end
     for _, parent in ipairs(call('HKEYS', P .. ':parents:' .. from)) do
       if not seen[parent] then seen[parent], level[#level + 1] = true, parent end
     end

@@ -3,7 +3,7 @@
 local SCHEDULES, SCHEDULES_DUE = P .. ':schedules', P .. ':schedules_due'
 
 local function schedule_version(row)
-  local is_whole, _, _, version = pcall(take, row, 2, 3)
+  local is_whole, _, $ScheduleRow[..version] = pcall(take, row, #$ScheduleRow[..version], #$ScheduleRow:head)
   return is_whole and version or nil
 end
 

@@ -4,6 +4,14 @@ local DEAD_LETTERS, DEAD_IDS, DEAD_PENDING, DEAD_LATEST =
   P .. ':dead_letters', P .. ':dead_ids', P .. ':dead_pending', P .. ':dead_latest'
 local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
 
+-- Whether a dead letter has these values by the order of KINDS, false for any, and ended before a time.
+local function dead_letter_matches(l, wanted, before)
+  for k, kind in ipairs(KINDS) do
+    if wanted[k] ~= false and wanted[k] ~= l[kind] then return false end
+  end
+  return not before or (tonumber(l.resolved_at) or tonumber(l.entered_at) or 0) < before
+end
+
 local function parents_in_json(member)
   local parents, items = call('HKEYS', P .. ':parents:' .. member), {}
   for _, record in ipairs(records_of(parents, #parents)) do
@@ -19,16 +27,17 @@ local function list_in_json(...)
   return '[' .. table.concat(items, ',') .. ']'
 end
 
--- The result of `take`; nothing for a damaged record.
-local function if_whole(is_whole, ...)
-  if is_whole then return ... end
+-- The values of a record, by position; none of a damaged one.
+local function values_of(record, n, head_size)
+  local values = {pcall(take, record, n, head_size)}
+  return values[1] and {unpack(values, 3, n + 2)} or {}
 end
 
 -- The index, from 0 on, of the first failure in the job's history; nothing if these entries have none.
 local function first_failure(key, count)
   for first = 0, count - 1, 50 do
     for i, entry in ipairs(call('LRANGE', key, first, math.min(first + 49, count - 1))) do
-      if select(12, if_whole(pcall(take, entry, 13, 1))) then return first + i - 1 end
+      if values_of(entry, #$HistoryRow, #$HistoryRow:head)[$HistoryRow.error_type] then return first + i - 1 end
     end
   end
 end
@@ -41,9 +50,9 @@ local function history_in_json(member, j)
   local first = first_failure(key, older)
   if first then table.insert(entries, 1, call('LINDEX', key, first)) end
   for i = #entries, 1, -1 do
-    local _, at, _, _, _, version, attempt = if_whole(pcall(take, entries[i], 13, 1))
+    local $HistoryRow = unpack(values_of(entries[i], #$HistoryRow, #$HistoryRow:head), 1, #$HistoryRow)
     if all_are(is_whole_number, at, version, attempt) and version <= j.version then
-      items[#items + 1] = list_in_json(select(2, take(entries[i], 13, 1)))
+      items[#items + 1] = list_in_json($HistoryRow)
     end
   end
   return '[' .. table.concat(items, ',') .. ']'
@@ -54,7 +63,7 @@ local function steps_in_json(member)
   local found, items = call('HVALS', P .. ':steps:' .. member), {}
   table.sort(found)
   for _, step in ipairs(found) do
-    local _, kind, name = if_whole(pcall(take, step, 2, 13))
+    local $Step[..name] = unpack(values_of(step, #$Step[..name], 12 + #$Step:head), 1, #$Step[..name])
     if kind == 'step' and is_text(name) and #items < 100 then items[#items + 1] = json(name) end
   end
   return '[' .. table.concat(items, ',') .. ']'
@@ -64,21 +73,21 @@ end
 local function logs_in_json(member)
   local lines, items = call('LRANGE', P .. ':logs:' .. member, -10, -1), {}
   for i = #lines, 1, -1 do
-    local _, at, attempt = if_whole(pcall(take, lines[i], 5, 1))
-    if all_are(is_whole_number, at, attempt) then items[#items + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
+    local $LogLine = unpack(values_of(lines[i], #$LogLine, #$LogLine:head), 1, #$LogLine)
+    if all_are(is_whole_number, at, attempt) then items[#items + 1] = list_in_json($LogLine) end
   end
   return '[' .. table.concat(items, ',') .. ']'
 end
 
 local function snapshot_in_json(member, j, o)
-  local payload, checksum, options, tags, metadata, _, unique_key = read_payload(call('HGET', PAYLOADS, member))
+  local p = read_payload(call('HGET', PAYLOADS, member))
   local fields = {
-    'state', json(j.state), 'payload', json(payload), 'checksum', json(checksum), 'options', json(options),
-    'tags', json(tags), 'metadata', json(metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
+    'state', json(j.state), 'payload', json(p.payload), 'checksum', json(p.checksum), 'options', json(p.options),
+    'tags', json(p.tags), 'metadata', json(p.metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
     'max_attempts', json(o.max_attempts or j.max_attempts), 'created_at', json(j.created_at),
     'started_at', json(j.started_at), 'worker', json(j.worker), 'error_type', json(o.error_type),
     'error_message', json(o.error_message), 'error_traceback', json(o.error_traceback),
-    'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(unique_key),
+    'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(p.unique_key),
     'flow', json(call('HGET', JOB_FLOW, member) or nil), 'parents', parents_in_json(member),
     'history', history_in_json(member, j), 'version', json(j.version), 'progress', json(j.progress),
     'steps', steps_in_json(member), 'logs', logs_in_json(member),
@@ -100,16 +109,17 @@ end
 -- A dead letter. Unreadable values of a damaged one are empty, so that it can be resolved and removed like any other.
 -- `id` is that of a stored one; the set that holds it gives its status.
 local function read_dead_letter(packed, id)
-  local own_id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot, fingerprint,
-    requeues, notes = unpack(salvage(packed, 13, 1), 1, 13)
+  local values = salvage(packed, #$DeadLetterRow, #$DeadLetterRow:head)
+  local known_id, $DeadLetterRow = id, unpack(values, 1, #$DeadLetterRow)
   local function either(is_right, value, otherwise)
     return is_right(value) and value or otherwise
   end
   return {
-    id = id or own_id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''),
+    id = known_id or id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''),
     queue = either(is_text, queue, ''), reason = either(is_text, reason, ''),
     entered_at = either(is_whole_number, entered_at, 0),
-    status = (not id or call('ZSCORE', key_of('dead', either(is_text, status, '')), id)) and status or status_of(id),
+    status = (not known_id or call('ZSCORE', key_of('dead', either(is_text, status, '')), known_id)) and status
+      or status_of(known_id),
     resolved_at = either(is_whole_number, resolved_at), resolved_by = either(is_text, resolved_by),
     snapshot = either(is_text, snapshot, ''), fingerprint = either(is_text, fingerprint, ''),
     requeues = either(is_whole_number, requeues, 0), notes = either(is_text, notes),
@@ -136,8 +146,7 @@ end
 
 -- Add the dead letter in its present state, and its index entries, to the pending writes.
 local function put_dead_letter(l)
-  local packed = '\157' .. pack(l.id, l.job_id, l.task, l.queue, l.reason, l.entered_at, l.status, l.resolved_at,
-    l.resolved_by, l.snapshot, l.fingerprint, l.requeues, l.notes)
+  local packed = $DeadLetterRow:head .. pack($DeadLetterRow(l))
   local id, job_id, reason, fingerprint, is_open = l.id, l.job_id, l.reason, l.fingerprint, l.status == 'pending'
   for_each_dead_index(l, add, '0', id)
   add(DEAD_IDS, '0', id)
@@ -164,18 +173,6 @@ local function drop_dead_indexes(l)
   count_requeues({status = l.status, reason = l.reason, requeues = l.requeues}, -1)
 end
 
-local function resolve_dead_letter(l, status, now, by, requeues, remark)
-  drop_dead_indexes(l)
-  local job_id = l.job_id
-  deferred[#deferred + 1] = function() call('HDEL', DEAD_PENDING, job_id) end
-  l.status, l.resolved_at, l.resolved_by, l.requeues = status, now, by, requeues
-  if remark and remark ~= '' then
-    l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
-  end
-  add_dead_letter_event(l, 'dead.resolved', now)
-  put_dead_letter(l)
-end
-
 -- Open a dead letter, in place of a pending one. To be called before the job moves; written with everything else.
 local function add_dead_letter(member, j, salt, o)
   local l = {
@@ -200,14 +197,4 @@ local function add_dead_letter(member, j, salt, o)
   end
   add_dead_letter_event(l, 'dead.entered', o.at)
   put_dead_letter(l)
-end
-
--- A revived job resolves its dead letter.
-local function requeue_dead_letter(job_id, now, by)
-  local id = call('HGET', DEAD_PENDING, job_id)
-  local packed = id and call('HGET', DEAD_LETTERS, id)
-  if packed then
-    local l = read_dead_letter(packed, id)
-    resolve_dead_letter(l, 'requeued', now, by, l.requeues)
-  end
 end

@@ -62,13 +62,13 @@ local function cancel_child(member, j, now, parent)
   local how = parent.state == 'failed' and 'failed' or END_TEXTS[parent.reason] or 'was cancelled'
   local detail = 'its parent ' .. parent.id .. ' (' .. parent.task .. ') ' .. how
   record_history(member, j, now, 'cancel', 'cancelled', detail, j.finished_at)
-  move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'parent_failed' end)
+  move(member, j, now, function() j.state, j.finished_at, j.reason = 'cancelled', now, $Text.PARENT_FAILED end)
 end
 
 local function unblock(member, j, now)
   local target = j.finished_at and 'completed' or j.run_at > now and 'scheduled' or 'pending'
-  record_history(member, j, now, 'unblock', target, 'all jobs it waited for have ended', j.finished_at)
-  move(member, j, function()
+  record_history(member, j, now, 'unblock', target, $Text.UNBLOCKED, j.finished_at)
+  move(member, j, now, function()
     j.state, j.reason, j.finished_at = target, nil, j.finished_at and now or nil
   end)
 end
@@ -86,12 +86,12 @@ local function decide_cases(cases, now, messages)
     if j and j.state == 'waiting' then
       if case.cancelled_by then
         cancel_child(member, j, now, case.cancelled_by)
-      elseif j.reason ~= 'held' and call('EXISTS', blocks_of(member)) == 0 then
+      elseif j.reason ~= $Text.HELD and call('EXISTS', blocks_of(member)) == 0 then
         unblock(member, j, now)
         -- Also for jobs due later: a worker needs to know the time.
         if not FINAL[j.state] then messages['work:' .. j.queue] = true end
-      elseif case.is_held and j.reason ~= 'held' then
-        j.reason = 'held'
+      elseif case.is_held and j.reason ~= $Text.HELD then
+        j.reason = $Text.HELD
         put_record(member, encode_job(j))
       end
       if FINAL[j.state] then

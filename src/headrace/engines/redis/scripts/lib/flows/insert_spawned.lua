@@ -35,15 +35,15 @@ end
 
 insert_spawned = function(spawned, edges, cases, messages)
   local ids_of, new_numbers, next_number = {}, {}, reserve_numbers(#spawned)
-  for i, job in ipairs(spawned) do ids_of[i] = job[1] end
+  for i, job in ipairs(spawned) do ids_of[i] = job[$NewJob.id] end
   local known = read_in_parts('HMGET', IDS, ids_of, #ids_of)
   for i, job in ipairs(spawned) do
     if not known[i] and not new_numbers[job[1]] then
       local member = next_number()
       new_numbers[job[1]] = member
-      submit(member, mark, unpack(job, 1, 19))
-      queue_growth[job[3]] = (queue_growth[job[3]] or 0) + 1
-      if job[4] == 'waiting' then case_of(cases, member) end -- for dependencies that may be dropped
+      submit(member, mark, unpack(job, 1, #$NewJob))
+      grow_queue(job[$NewJob.queue], 1)
+      if job[$NewJob.state] == 'waiting' then case_of(cases, member) end -- for dependencies that may be dropped
     end
   end
   local numbers_of, existing = look_up(edges, new_numbers)

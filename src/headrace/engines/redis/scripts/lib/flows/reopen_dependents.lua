@@ -3,18 +3,11 @@
 -- A finished job is reopened: move it back to the open jobs of its key.
 local function reopen_key(member, j)
   local payload_record = call('HGET', PAYLOADS, member)
-  local key = payload_record and select(7, read_payload(payload_record))
+  local key = payload_record and read_payload(payload_record).unique_key
   if key then
     drop(finished_key(j.state, key), member)
     add(key_of('unique', key), member, member)
   end
-end
-
--- The values of a job that runs again, from this time on.
-local function set_revived(j, target, run_at)
-  j.state, j.attempt, j.crashes, j.run_at, j.rank = target, 0, 0, run_at, rank_at(j, run_at)
-  j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
-  j.progress, j.reason, j.expires_at = nil, nil, nil
 end
 
 -- The state of a revived job: it waits for open parents, including those in `reviving`. Finished parents no longer
@@ -48,13 +41,13 @@ local function has_lost(child, policy, blocking)
 end
 
 local function revive_child(member, j, now, parent)
-  record_history(member, j, now, 'revive', 'waiting', 'its parent ' .. parent.id .. ' is to run again', j.finished_at)
+  record_history(member, j, now, 'revive', 'waiting', string.format($Text.PARENT_RUNS_AGAIN, parent.id), j.finished_at)
   reopen_key(member, j)
-  move(member, j, function()
+  move(member, j, now, function()
     j.state, j.attempt, j.crashes = 'waiting', 0, 0
     j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
     j.progress, j.expires_at = nil, nil
-    j.reason = has_lost(member, 'h', true) and 'held' or nil
+    j.reason = has_lost(member, 'h', true) and $Text.HELD or nil
   end)
 end
 
@@ -80,14 +73,14 @@ local function reopen(revived, now)
     revived = {}
     for i, child in ipairs(children) do
       local j = job_of(records[i])
-      local was_cancelled = j and j.state == 'cancelled' and j.reason == 'parent_failed'
+      local was_cancelled = j and j.state == 'cancelled' and j.reason == $Text.PARENT_FAILED
       if j and (j.state == 'waiting' or was_cancelled) then
         for _, parent in ipairs(of_child[child]) do call('SADD', blocks_of(child), parent.member) end
       end
       if was_cancelled and not has_lost(child, 'c') then
         revive_child(child, j, now, of_child[child][1])
         j.member, revived[#revived + 1] = child, j
-      elseif j and j.state == 'waiting' and j.reason == 'held' and not has_lost(child, 'h') then
+      elseif j and j.state == 'waiting' and j.reason == $Text.HELD and not has_lost(child, 'h') then
         j.reason = nil
         put_record(child, encode_job(j))
       end

@@ -4,7 +4,7 @@
 local function awaited(member, id, has_dependencies, edges)
   local count = has_dependencies and call('SCARD', blocks_of(member)) or 0
   for _, edge in ipairs(edges or {}) do
-    if edge[2] == id then count = count + 1 end
+    if edge[$Dependency.child] == id then count = count + 1 end
   end
   return count
 end

@@ -6,8 +6,7 @@
 local function look_up(edges, new_numbers)
   local others, seen_ids, numbers_of, existing, unknown = {}, {}, {}, {}, nil
   for _, edge in ipairs(edges) do
-    for k = 1, 2 do
-      local id = edge[k]
+    for _, id in ipairs({edge[$Dependency.parent], edge[$Dependency.child]}) do
       if new_numbers[id] then
         numbers_of[id] = new_numbers[id]
       elseif not seen_ids[id] then
@@ -32,11 +31,11 @@ end
 local function new_edges(edges, numbers_of, existing)
   local found, seen = {}, {}
   for _, edge in ipairs(edges) do
-    local parent, child = numbers_of[edge[1]], numbers_of[edge[2]]
+    local parent, child = numbers_of[edge[$Dependency.parent]], numbers_of[edge[$Dependency.child]]
     if parent and child and not seen[parent .. child] then
       seen[parent .. child] = true
       local is_known = existing[parent] and existing[child] and call('HEXISTS', parents_of(child), parent) == 1
-      if not is_known then found[#found + 1] = {parent = parent, child = child, policy = edge[3]:sub(1, 1)} end
+      if not is_known then found[#found + 1] = {parent = parent, child = child, policy = edge[$Dependency.policy]:sub(1, 1)} end
     end
   end
   return found
@@ -95,10 +94,10 @@ local function back_to_waiting(edges, existing, now)
     local member, j = edge.child, existing[edge.child]
     if j and not seen[member] and not FINAL[j.state] and j.state ~= 'running' and j.state ~= 'waiting' then
       seen[member] = true
-      record_history(member, j, now, 'update', 'waiting', 'it waits for a job that was added', j.finished_at)
-      move(member, j, function()
+      record_history(member, j, now, 'update', 'waiting', $Text.PARENT_ADDED, j.finished_at)
+      move(member, j, now, function()
         j.state = 'waiting'
-        if j.reason and j.reason:sub(1, 16) == 'waits for event ' then j.reason, j.run_at = nil, now end
+        if j.reason and j.reason:sub(1, #$Text.AWAITING) == $Text.AWAITING then j.reason, j.run_at = nil, now end
       end)
       back[#back + 1] = member
     end

@@ -14,11 +14,11 @@ local function delete_job(member, j, at)
   drop(key_of('task', j.task), member)
   local payload_record = call('HGET', PAYLOADS, member)
   if payload_record then
-    local _, _, _, tags, _, _, key = read_payload(payload_record)
-    for _, tag in ipairs(tags_of(tags)) do drop(key_of('tag', tag), member) end
-    if key then
-      drop(key_of('unique', key), member)
-      if FINAL[j.state] then drop(finished_key(j.state, key), member) end
+    local p = read_payload(payload_record)
+    for _, tag in ipairs(tags_of(p.tags)) do drop(key_of('tag', tag), member) end
+    if p.unique_key then
+      drop(key_of('unique', p.unique_key), member)
+      if FINAL[j.state] then drop(finished_key(j.state, p.unique_key), member) end
     end
   end
 end

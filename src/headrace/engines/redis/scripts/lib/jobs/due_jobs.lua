@@ -29,13 +29,13 @@ end
 
 local expired_jobs = {}
 local function expire(member, j)
-  record_history(member, j, now, 'expire', 'cancelled', 'expired before it started', j.finished_at)
-  move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
+  record_history(member, j, now, 'expire', 'cancelled', $Text.EXPIRED, j.finished_at)
+  move(member, j, now, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
   j.member, expired_jobs[#expired_jobs + 1] = member, j
 end
 
 local function promote(member, j)
-  move(member, j, function() j.state = 'pending' end)
+  move(member, j, now, function() j.state = 'pending' end)
   add_event('job.promoted', now, j.queue, j.task, j.id)
 end
 

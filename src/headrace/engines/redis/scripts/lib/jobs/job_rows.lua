@@ -1,6 +1,6 @@
 -- Jobs in the form of answers: number, record, payload record, the end of the lease, the flow and whether it has
--- dependencies, an array of 33 values. Light rows leave out values of more than `longest` bytes: the payload, the first
--- value of a payload record, and the result, the third of a record.
+-- dependencies, a StoredJob. Light rows leave out values of more than `longest` bytes: the
+-- payload and the result.
 
 local function without_long(values, place, longest)
   if #values <= longest then return values end
@@ -25,9 +25,10 @@ local function rows_of(members, n, records, longest)
     if record and payload_record then
       local lease_until = leases[i] and tonumber(leases[i]) or nil
       if longest then
-        record, payload_record = without_long(record, 3, longest), without_long(payload_record, 1, longest)
+        record = without_long(record, $Record.result, longest)
+        payload_record = without_long(payload_record, $Payload.payload, longest)
       end
-      rows[#rows + 1] = '\220\0\33' .. pack(members[i]) .. record .. payload_record
+      rows[#rows + 1] = $StoredJob:head .. pack(members[i]) .. record .. payload_record
         .. pack(lease_until, flows[i] or nil, has_dependencies[i])
     end
   end

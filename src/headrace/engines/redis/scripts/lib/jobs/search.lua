@@ -8,13 +8,12 @@ local MAX_SORTED_SIZE = 5000 -- sets in another order than by number are sorted 
 local MAX_PREFILTER_SETS = 2 -- of a prefiltering condition: looking up more sets takes longer than reading the record
 
 local given = cmsgpack.unpack(ARGV[1])
-local filter = {
-  queue = given[2], task = given[3], tag = given[4], worker = given[5], text = given[6], since = given[7],
-  before = given[8], ids = given[9], flow = given[10],
-}
-local is_startable = given[11] -- waiting jobs whose own run is over do not match
-local wanted = #given[1] > 0 and {} or nil
-for _, state in ipairs(given[1]) do wanted[state] = true end
+local filter = {}
+for i, name in ipairs({$SearchFilter:names}) do filter[name] = given[i] end
+local is_startable = filter.startable -- waiting jobs whose own run is over do not match
+local wanted = #filter.states > 0 and {} or nil
+for _, state in ipairs(filter.states) do wanted[state] = true end
+filter.states, filter.startable = nil, nil
 
 local function size_of(keys)
   local size = 0
@@ -214,10 +213,11 @@ local function has_text(member, j)
   local payload_record = call('HGET', PAYLOADS, member)
   local texts = {j.id, j.task, j.reason}
   if payload_record then
-    local payload, _, _, _, metadata = read_payload(payload_record)
+    local p = read_payload(payload_record)
+    local payload = p.payload
     -- An encrypted call is skipped: a match in it would be chance.
     if payload:sub(1, 10) == '{"$sealed"' then payload = '' end
-    extend(texts, {payload, metadata})
+    extend(texts, {payload, p.metadata})
   end
   for i = 1, 5 do
     if texts[i] and texts[i]:find(filter.text, 1, true) then return true end

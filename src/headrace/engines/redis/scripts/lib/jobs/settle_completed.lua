@@ -13,7 +13,7 @@ end
 
 -- The last values of nearly every outcome: it awaits nothing, spawned no jobs and no dependencies, has no
 -- fingerprint, and would open a dead letter.
-local USUAL_REST = '\192\0\144\144\160\195'
+local USUAL_REST = $Outcome[awaits..]:defaults
 
 local function settle(count, ids, outcomes)
   local members = read_in_parts('HMGET', IDS, ids, count)
@@ -27,22 +27,22 @@ local function settle(count, ids, outcomes)
   local has_moved = has_spawns and call('HGET', P .. ':status', 'kind') == 'moved'
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
-    local id, version, event, state, at, run_at, attempt_refund, result, result_checksum, reason, max_attempts, finished_at,
-      error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, edges, fingerprint,
-      opens_dead_letter
-    offset, id, version, event, state, at, run_at, attempt_refund, result, result_checksum, reason, max_attempts, finished_at,
-      error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
-    if outcomes:sub(offset + 1, offset + 6) == USUAL_REST then
-      offset, opens_dead_letter = offset + 6, true
+    local $Outcome
+    offset, $Outcome[..quiet] = take(outcomes, #$Outcome[..quiet], offset + #$Outcome:head)
+    if outcomes:sub(offset + 1, offset + #USUAL_REST) == USUAL_REST then
+      offset, opens_dead_letter = offset + #USUAL_REST, true
     else
-      offset, awaits, awaited_number, spawned, edges, fingerprint, opens_dead_letter = take(outcomes, 6, offset)
+      offset, $Outcome[awaits..] = take(outcomes, #$Outcome[awaits..], offset)
     end
     local member, record = members[i], records[i]
-    local is_whole, behind, source, current, held_by, queue, lane, _
+    local is_whole, behind, source, current, held_by, own_queue, own_lane
     if record then
-      is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
-      if is_whole then is_whole, _, _, _, _, held_by, queue, lane = pcall(take, record, 6, behind) end
-      is_whole = is_whole and type(queue) == 'string' and type(lane) == 'string'
+      local can_begin, place, $Record[..version] = pcall(take, record, #$Record[..version])
+      if can_begin then
+        local can_go_on, _, $Record[attempt..lane] = pcall(take, record, #$Record[attempt..lane], place)
+        is_whole = can_go_on and type(queue) == 'string' and type(lane) == 'string'
+        behind, source, current, held_by, own_queue, own_lane = place, state, version, worker, queue, lane
+      end
       if not is_whole then damaged[#damaged + 1] = member end
     end
     if not is_whole or current ~= version or settled[member] or (has_moved and spawned and #spawned > 0) then
@@ -63,16 +63,16 @@ local function settle(count, ids, outcomes)
         end
       else
         put_record(member,
-          pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
+          pack('completed', finished_at, result, result_checksum, nil, $next_version(current, finished_at)) .. record:sub(behind + 1))
         drop(LEASES, member)
-        drop(key_of('in:running', queue), member)
-        if lane == '' then
-          freed[queue] = true
+        drop(key_of('in:running', own_queue), member)
+        if own_lane == '' then
+          freed[own_queue] = true
         else
-          for_each_concurrency_set(lane, drop, member)
+          for_each_concurrency_set(own_lane, drop, member)
           frees_others = true
         end
-        add(key_of('in:completed', queue), text(finished_at), member)
+        add(key_of('in:completed', own_queue), text(finished_at), member)
         add(key_of('state', 'completed'), member, member)
         if held_by then add(key_of('worker', held_by), member, member) end
         completed[#completed + 1] = id
@@ -83,13 +83,7 @@ local function settle(count, ids, outcomes)
       end
     else
       frees_others = true
-      local j = settle_other().settle(member, record, {
-        at = at, event = event, state = state, run_at = run_at, attempt_refund = attempt_refund, result = result,
-        result_checksum = result_checksum, reason = reason, max_attempts = max_attempts, finished_at = finished_at,
-        error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
-        awaits = awaits, awaited_number = awaited_number, fingerprint = fingerprint,
-        opens_dead_letter = opens_dead_letter,
-      })
+      local j = settle_other().settle(member, record, $Outcome{})
       if not j then
         refused[#refused + 1], damaged[#damaged + 1] = i, member
       else

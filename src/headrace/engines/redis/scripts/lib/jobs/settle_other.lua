@@ -6,8 +6,8 @@ local function note(count, notes)
   local known, changed = {}, {}
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for _ = 1, count do
-    local id, version, at, progress, level, message, fields
-    offset, id, version, at, progress, level, message, fields = take(notes, 7, offset + 1)
+    local next_offset, $JobNote = take(notes, #$JobNote, offset + #$JobNote:head)
+    offset = next_offset
     local found = known[id]
     if found == nil then
       local member = call('HGET', IDS, id)
@@ -22,8 +22,7 @@ local function note(count, notes)
         changed[member] = j
       end
       if message then
-        local n = #appends
-        appends[n + 1], appends[n + 2] = P .. ':logs:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
+        append_to('logs', member, $LogLine:head .. pack(at, j.attempt, level, message, fields))
       end
     end
   end
@@ -48,7 +47,7 @@ local function settle(member, record, o)
     o.reason = o.reason or 'failed'
     if o.opens_dead_letter then add_dead_letter(member, j, salt, o) end
   end
-  move(member, j, function()
+  move(member, j, o.at, function()
     j.state = o.state
     j.attempt, j.releases = j.attempt - o.attempt_refund, j.releases + o.attempt_refund
     if o.event == 'retry' or o.event == 'snooze' then j.crashes = 0 end -- a run that returned breaks the crash loop
@@ -66,10 +65,10 @@ end
 local function settle_waiting(member, record, at, finished_at, result, result_checksum, open_children)
   local j = job_of(record)
   if not j then return false end
-  local plural = open_children == 1 and '' or 's'
-  local detail = string.format('its own run is over; it waits for %d job%s', open_children, plural)
+  local jobs = open_children .. (open_children == 1 and ' job' or ' jobs')
+  local detail = string.format($Text.WAITS_FOR_CHILDREN, jobs)
   record_history(member, j, at, 'succeed', 'waiting', detail)
-  move(member, j, function()
+  move(member, j, at, function()
     j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
     j.reason, j.expires_at = nil, nil -- it has started in time, also after a transfer
   end)
@@ -82,10 +81,11 @@ local function record_stale(member, record, version, event, error_type, error_me
   if not j then return end
   local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
   add_history_event(j, now, 'lease_lost', j.state, detail)
-  local n = #appends
-  appends[n + 1] = P .. ':history:' .. member
-  appends[n + 2] = '\157' .. pack(now, 'lease_lost', j.state, j.state, version, j.attempt,
-    worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
+  append_history(member, {
+    at = now, event = 'lease_lost', source = j.state, target = j.state, version = version, attempt = j.attempt,
+    worker = worker ~= '' and worker or nil, detail = detail, error_type = error_type, error_message = error_message,
+    error_traceback = error_traceback,
+  })
 end
 
 return {note = note, settle = settle, settle_waiting = settle_waiting, record_stale = record_stale}

@@ -16,6 +16,7 @@ local function add_many(key, list, n)
   call('ZREM', key, TOO_LONG)
 end
 
+local CLAIM_HEAD = $ClaimedJob:head .. '\172' -- and that of its number, a text of twelve digits
 local damaged = {} -- numbers of jobs whose records are damaged: they are to fail
 
 -- The tasks that the worker knows, each between line breaks; empty if it knows all.
@@ -23,13 +24,13 @@ local KNOWN_TASKS = ARGV[20]
 local unknown_pairs = {} -- queues, each with an unknown task of one of its jobs
 
 -- The record of a job of this queue that starts to run, and its task. An error if the part read here is damaged.
-local function started_record(record, first_try, this_run, queue)
-  local behind, _, finished_at, result, result_checksum, reason, version, attempt = take(record, 10)
+local function started_record(record, first_try, this_run, of_queue)
+  local behind, $Record[..worker] = take(record, #$Record[..worker])
   local has_past = finished_at or result or result_checksum or reason
-  local _, own_queue, _, _, _, task = take(record, 5, behind)
-  if own_queue ~= queue then error('it is of another queue') end
-  return (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
-    .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1), task
+  local _, $Record[queue..task] = take(record, #$Record[queue..task], behind)
+  if queue ~= of_queue then error('it is of another queue') end
+  return (has_past and pack('running', $Record[finished_at..reason]) or first_try)
+    .. pack($next_version(version, now), attempt + 1) .. this_run .. record:sub(behind + 1), task
 end
 
 -- Start these pending jobs; whether they started. If the worker does not know the task of one, none starts. A damaged
@@ -58,7 +59,7 @@ local function start(queue, members, n, lease_until, any_expiry, on_start)
       leases[count + 1], leases[count + 2] = lease_until, member
       running[count + 1], running[count + 2] = started_at, member
       put_count, count, claim_count = put_count + 2, count + 2, claim_count + 1
-      claims[claim_count] = '\220\0\30\172' .. member .. record .. payload_records[i]
+      claims[claim_count] = CLAIM_HEAD .. member .. record .. payload_records[i]
       if on_start then started_positions[#started_positions + 1] = i end
     elseif records[i] then
       damaged[#damaged + 1] = member

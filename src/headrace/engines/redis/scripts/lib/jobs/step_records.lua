@@ -2,18 +2,10 @@
 
 -- Add the step as the `state_key`-th to the pending writes.
 local function put_step(member, step, place)
-  local _, kind, name, number = take(step, 3, 1)
+  local _, $Step[..number] = take(step, #$Step[..number], #$Step:head)
   deferred[#deferred + 1] = function()
     call('HSET', steps_key(member), step_field(kind, number, name), string.format('%012.0f', place) .. step)
   end
-end
-
--- Record the step in the history. The job does not move, and keeps its version.
-local function record_step_history(member, j, at, kind, name)
-  local n = #appends
-  appends[n + 1] = P .. ':history:' .. member
-  appends[n + 2] = '\157' .. pack(at, kind, j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil, name,
-    nil, nil, nil)
 end
 
 -- All steps, in order.

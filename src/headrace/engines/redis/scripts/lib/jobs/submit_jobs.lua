@@ -4,10 +4,14 @@ local PENDING, STATE_PENDING = 'pending', key_of('state', 'pending')
 local known_queues, emits_events, has_task_rules = {}, true, call('EXISTS', TASKS) == 1
 local queue_growth = {} -- queue -> how many more jobs it will have; negative if they go to another queue
 
+local function grow_queue(queue, more)
+  queue_growth[queue] = (queue_growth[queue] or 0) + more
+end
+
 -- Whether this very call stored the job of this number before, and its answer was lost.
 local function is_own_insert(member, mark)
   local payload_record = call('HGET', PAYLOADS, member)
-  return payload_record and select(6, read_payload(payload_record)) == mark
+  return payload_record and read_payload(payload_record).mark == mark
 end
 
 -- The parts of a record and a payload record that equal those of the job before, as mostly in a batch: packing a value
@@ -15,24 +19,25 @@ end
 local last = {}
 local before_id, behind_id, behind_payload
 
-local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-  max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
+-- What no new job has.
+local $Record[finished_at..worker]
+local crashes, releases = 0, 0
+attempt = 0
+
+local function submit(member, mark, $NewJob)
   if has_task_rules then lane = rare_inserts().lane_for(task, lane) end
   local l = last
   if l.state ~= state or l.version ~= version or l.queue ~= queue or l.lane ~= lane or l.expires_at ~= expires_at then
     l.state, l.version, l.queue, l.lane, l.expires_at = state, version, queue, lane, expires_at
-    before_id = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil, queue, lane, expires_at)
+    before_id = pack($Record[..expires_at])
   end
-  if l.task ~= task or l.priority ~= priority or l.rank ~= rank or l.max_attempts ~= max_attempts
-    or l.created_at ~= created_at or l.run_at ~= run_at then
-    l.task, l.priority, l.rank, l.max_attempts, l.created_at, l.run_at =
-      task, priority, rank, max_attempts, created_at, run_at
-    behind_id = pack(task, priority, rank, max_attempts, created_at, run_at, 0, 0)
+  if $Record[task..run_at]:differs(l) then
+    $Record[task..run_at](l) = $Record[task..run_at]
+    behind_id = pack($Record[task..])
   end
-  if l.mark ~= mark or l.options ~= options or l.tags ~= tags or l.metadata ~= metadata
-    or l.unique_key ~= unique_key then
-    l.mark, l.options, l.tags, l.metadata, l.unique_key = mark, options, tags, metadata, unique_key
-    behind_payload = pack(options, tags, metadata, mark, unique_key)
+  if $Payload[options..]:differs(l) then
+    $Payload[options..](l) = $Payload[options..]
+    behind_payload = pack($Payload[options..])
   end
   write_new_job(member, id, task, queue, tags, created_at, before_id .. pack(id) .. behind_id,
     pack(payload, checksum) .. behind_payload)
@@ -63,14 +68,11 @@ end
 local function submit_all(batch, count, skip, next_number, mark)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
-    local id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key, lane, flow
-    offset, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key, lane, flow = take(batch, 20, offset + 3)
+    local $NewJob
+    offset, $NewJob = take(batch, #$NewJob, offset + #$NewJob:head)
     if not skip[i] then
-      submit(next_number(), mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-        max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
-      queue_growth[queue] = (queue_growth[queue] or 0) + 1
+      submit(next_number(), mark, $NewJob)
+      grow_queue(queue, 1)
     end
   end
 end

@@ -132,9 +132,9 @@ end
 
 -- 1 if a job was never tried, 2 if it lost its worker, 3 if it failed. Damaged jobs come first.
 local function class_of(record)
-  local is_whole, _, _, _, _, _, _, _, attempt = pcall(take, record, 7)
+  local is_whole, _, $Record[..attempt] = pcall(take, record, #$Record[..attempt])
   if not is_whole or attempt == 0 then return 1 end
-  local crashes = select(23, pcall(take, record, 21))
+  local _, _, $Record[..crashes] = pcall(take, record, #$Record[..crashes])
   return is_whole_number(crashes) and crashes > 0 and 2 or 3
 end
 

@@ -14,7 +14,7 @@ if status then return status end
 -- Whether the stored job of this number equals the new one.
 local function is_same(member, checksum, created_at)
   local j, payload_record = job_of(call('HGET', JOBS, member)), call('HGET', PAYLOADS, member)
-  return j and payload_record and j.created_at == created_at and select(2, read_payload(payload_record)) == checksum
+  return j and payload_record and j.created_at == created_at and read_payload(payload_record).checksum == checksum
 end
 
 -- The first taken id; and whether all are taken by the same jobs: then this call stored everything before, and its
@@ -29,9 +29,9 @@ local function taken()
   end
   if not first or not is_again then return first, false end
   for i = 1, count do
-    local job = {take(jobs, 20, offset + 3)} -- after the offset of the next one
-    if not is_same(known[i], job[9], job[10]) then return first, false end
-    offset = job[1]
+    local next_offset, $NewJob = take(jobs, #$NewJob, offset + #$NewJob:head)
+    if not is_same(known[i], checksum, created_at) then return first, false end
+    offset = next_offset
   end
   return first, true
 end

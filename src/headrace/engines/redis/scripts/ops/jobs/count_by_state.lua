@@ -43,7 +43,7 @@ for _, queue in ipairs(cmsgpack.unpack(ARGV[1])) do
     end
     if jobs > 0 then
       count = count + 1
-      found[count] = '\148' .. pack(queue, state, jobs, since)
+      found[count] = $QueueCount:head .. pack(queue, state, jobs, since)
     end
   end
 end

@@ -39,17 +39,17 @@ local function is_in_its_set(member, j)
 end
 
 -- The job, as far as its record is readable.
-local function readable_job(member, record, id)
-  local values = salvage(record, 22)
-  local function number(place, otherwise)
-    return is_whole_number(values[place]) and values[place] or otherwise
+local function readable_job(member, record, known_id)
+  local $Record = unpack(salvage(record, #$Record), 1, #$Record)
+  local function number(value, otherwise)
+    return is_whole_number(value) and value or otherwise
   end
   return {
-    state = STATE_SETS[values[1]] and values[1] or 'pending', version = math.max(number(6, 0), now),
-    attempt = number(7, 0), queue = queue_of(member, values[11]), lane = '',
-    id = is_id(id) and id ~= '' and id or is_id(values[14]) and values[14] or member,
-    task = is_name(values[15]) and values[15] or 'unknown', priority = 0, rank = now, max_attempts = 1,
-    created_at = number(19, now), run_at = now, crashes = 0, releases = 0,
+    state = STATE_SETS[state] and state or 'pending', version = math.max(number(version, 0), now),
+    attempt = number(attempt, 0), queue = queue_of(member, queue), lane = '',
+    id = is_id(known_id) and known_id ~= '' and known_id or is_id(id) and id or member,
+    task = is_name(task) and task or 'unknown', priority = 0, rank = now, max_attempts = 1,
+    created_at = number(created_at, now), run_at = now, crashes = 0, releases = 0,
   }
 end
 
@@ -62,15 +62,16 @@ local function fail(member, j)
   })
   leave_all(member)
   flush()
-  j.state, j.finished_at, j.reason, j.version = 'failed', now, REASON, j.version + 1
+  j.state, j.finished_at, j.reason = 'failed', now, REASON
+  $Version(j) = $next_version(j.version, now)
   enter(member, j)
   add(key_of('queue', j.queue), member, member)
   add(key_of('task', j.task), member, member)
   put_record(member, encode_job(j))
-  local id = j.id
+  local id, empty = j.id, read_payload('')
   deferred[#deferred + 1] = function()
     call('HSET', IDS, id, member)
-    call('HSETNX', PAYLOADS, member, pack('', -1, nil, nil, nil, 0, nil))
+    call('HSETNX', PAYLOADS, member, pack($Payload(empty)))
   end
   flush()
   j.member, failed[#failed + 1] = member, j

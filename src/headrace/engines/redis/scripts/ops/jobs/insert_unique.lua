@@ -39,7 +39,7 @@ end
 
 local function meets_any(j, counts_as, conditions)
   for _, condition in ipairs(conditions) do
-    if meets(j, counts_as, condition[1], condition[2], condition[3]) then return true end
+    if meets(j, counts_as, unpack(condition, 1, #$UniqueCondition)) then return true end
   end
   return false
 end
@@ -50,7 +50,7 @@ local function effective_state(entry, updates)
   local j = entry.job
   if not updates or not updatable[j.state] or entry.content then return j.state end
   if entry.is_begun == nil then
-    entry.is_begun = j.reason and j.reason:sub(1, 16) == 'waits for event '
+    entry.is_begun = j.reason and j.reason:sub(1, #$Text.AWAITING) == $Text.AWAITING
       or call('EXISTS', steps_key(entry.member)) == 1
   end
   return entry.is_begun and 'running' or j.state
@@ -58,7 +58,7 @@ end
 
 -- The newest finished job that meets a condition, if it is newer than `found`. None is created after it finished.
 local function newest_past(key, condition, found)
-  local states, created_since, finished_since = condition[1], condition[2], condition[3]
+  local $UniqueCondition = unpack(condition, 1, #$UniqueCondition)
   local since = math.max(created_since or 0, finished_since or 0)
   for _, state in ipairs(states) do
     local members = FINAL[state] and call('ZRANGEBYSCORE', finished_key(state, key), text(since), '+inf') or {}
@@ -85,10 +85,6 @@ local function newest(key, conditions, updates)
   return found
 end
 
-local function grow_queue(queue, more)
-  queue_growth[queue] = (queue_growth[queue] or 0) + more
-end
-
 local function store(new)
   local entry = {member = reserve_numbers(1)(), job = new, content = new}
   entries[#entries + 1] = entry
@@ -109,7 +105,8 @@ local function begin_change(entry, target, detail)
   end
   local j = entry.job
   record_history(entry.member, j, now, 'update', target, detail, j.finished_at)
-  j.state, j.version = target, j.version + 1
+  j.state = target
+  $Version(j) = $next_version(j.version, now)
   return j
 end
 
@@ -118,7 +115,7 @@ local function reschedule(entry, new)
   if target ~= 'waiting' then
     target = new.run_at <= now and 'pending' or target == 'retrying' and 'retrying' or 'scheduled'
   end
-  local j = begin_change(entry, target, 'rescheduled by a newer call')
+  local j = begin_change(entry, target, $Text.RESCHEDULED)
   j.run_at, j.rank = new.run_at, rank_at(j, new.run_at)
   grow_queue(j.queue, 0)
 end
@@ -126,7 +123,7 @@ end
 local function replace(entry, new)
   local target = entry.job.state
   if target ~= 'waiting' then target = new.run_at <= now and 'pending' or 'scheduled' end
-  local j = begin_change(entry, target, 'replaced by a newer call')
+  local j = begin_change(entry, target, $Text.REPLACED)
   grow_queue(j.queue, -1)
   grow_queue(new.queue, 1)
   j.task, j.queue, j.priority, j.rank, j.run_at = new.task, new.queue, new.priority, new.rank, new.run_at
@@ -151,20 +148,23 @@ end
 
 local function write_new(entry)
   local j, c = entry.job, entry.content
-  submit(entry.member, mark, j.id, j.task, j.queue, j.state, j.priority, j.rank, c.payload, c.checksum, j.created_at,
-    j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key, j.lane, j.flow)
+  local new = {}
+  for name, value in pairs(j) do new[name] = value end
+  new.payload, new.checksum, new.options, new.tags, new.metadata = c.payload, c.checksum, c.options, c.tags, c.metadata
+  submit(entry.member, mark, $NewJob(new))
 end
 
 -- The mark of the insert stays: a repeated call must recognize the job, also after a replacement. So does its flow.
 local function write_content(member, before, j, c)
-  local _, _, _, tags, _, own_mark = read_payload(call('HGET', PAYLOADS, member))
+  local stored = read_payload(call('HGET', PAYLOADS, member))
   drop(key_of('queue', before.queue), member)
   drop(key_of('task', before.task), member)
-  for _, tag in ipairs(tags_of(tags)) do drop(key_of('tag', tag), member) end
+  for _, tag in ipairs(tags_of(stored.tags)) do drop(key_of('tag', tag), member) end
   add(key_of('queue', j.queue), member, member)
   add(key_of('task', j.task), member, member)
   for _, tag in ipairs(tags_of(c.tags)) do add(key_of('tag', tag), member, member) end
-  local payload_record = pack(c.payload, c.checksum, c.options, c.tags, c.metadata, own_mark, c.unique_key)
+  c.mark = stored.mark
+  local payload_record = pack($Payload(c))
   deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, payload_record) end
 end
 
@@ -177,11 +177,10 @@ local function write_change(entry)
 end
 
 local function read_job(offset)
-  local n = {attempt = 0}
-  offset, n.id, n.task, n.queue, n.state, n.priority, n.rank, n.payload, n.checksum, n.created_at, n.run_at,
-    n.max_attempts, n.expires_at, n.options, n.tags, n.metadata, n.version, n.unique_key,
-    n.lane, n.flow = take(jobs, 20, offset + 3)
-  return offset, n
+  local next_offset, $NewJob = take(jobs, #$NewJob, offset + #$NewJob:head)
+  local new = $NewJob{}
+  new.attempt = 0
+  return next_offset, new
 end
 
 local known, seen, results = read_in_parts('HMGET', IDS, given, count), {}, {}
@@ -193,8 +192,10 @@ local function result_for(i, new)
     return again and is_own_insert(known[i], mark) and 'new' or 'taken', new.id
   end
   local rule = new.unique_key and rules[i]
-  local entry = rule and newest(new.unique_key, rule[1], rule[2] == 'replace' or rule[2] == 'reschedule')
-  if entry then return resolve_conflict(entry, new, rule[2]), entry.job.id end
+  local act = rule and rule[$UniqueRule.act]
+  local updates = act == 'replace' or act == 'reschedule'
+  local entry = rule and newest(new.unique_key, rule[$UniqueRule.conditions], updates)
+  if entry then return resolve_conflict(entry, new, act), entry.job.id end
   seen[new.id] = true
   store(new)
   return 'new', new.id

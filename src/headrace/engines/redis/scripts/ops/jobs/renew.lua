@@ -7,20 +7,22 @@ local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpa
 
 -- The worker's new report; without a heartbeat only the time is updated. The command is the operator's.
 local function register_worker(reported)
-  local _, id, host, pid, started_at, seen_at, state, command, queues, concurrency, running, completed, failed, tasks,
-    heartbeat, capabilities = take(reported, 15, 1)
-  local stored = salvage(call('HGET', P .. ':workers', id) or '', 15, 1)
+  local _, $WorkerRow = take(reported, #$WorkerRow, #$WorkerRow:head)
+  local report = $WorkerRow{}
+  local stored = salvage(call('HGET', P .. ':workers', id) or '', #$WorkerRow, #$WorkerRow:head)
   -- A damaged report counts as none.
-  local is_known = #stored == 15 and is_whole_number(stored[4]) and is_name(stored[7])
-  if is_known and heartbeat == 0 then
-    _, host, pid, started_at, _, _, command, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
-      unpack(stored, 1, 15)
-  elseif is_known then
-    started_at, command = stored[4], stored[7]
+  if #stored == #$WorkerRow and is_whole_number(stored[$WorkerRow.started_at]) and is_name(stored[$WorkerRow.command])
+  then
+    if heartbeat == 0 then
+      local $WorkerRow = unpack(stored, 1, #$WorkerRow)
+      local known = $WorkerRow{}
+      known.seen_at, known.state, known.running, report = report.seen_at, report.state, report.running, known
+    else
+      report.started_at, report.command = stored[$WorkerRow.started_at], stored[$WorkerRow.command]
+    end
   end
-  call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, command, queues,
-    concurrency, running, completed, failed, tasks, heartbeat, capabilities))
-  return command
+  call('HSET', P .. ':workers', id, $WorkerRow:head .. pack($WorkerRow(report)))
+  return report.command
 end
 
 local members, lost, held, held_count = {}, {}, {}, 0
@@ -29,7 +31,7 @@ for i = 1, count do members[i] = known[i] or '' end
 local records = records_of(members, count)
 local lease_ends = read_in_parts('ZMSCORE', LEASES, members, count)
 for i = 1, count do
-  local is_whole, _, _, _, _, _, _, version = pcall(take, records[i], 6)
+  local is_whole, _, $Record[..version] = pcall(take, records[i], #$Record[..version])
   if is_whole and version == versions[i] and lease_ends[i] and tonumber(lease_ends[i]) > now then
     held[held_count + 1], held[held_count + 2] = ends, members[i]
     held_count = held_count + 2

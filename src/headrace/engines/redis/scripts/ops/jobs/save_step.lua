@@ -8,6 +8,6 @@ if not j or j.state ~= 'running' or j.version ~= tonumber(ARGV[3]) then return 0
 if call('HEXISTS', steps_key(member), step_field(ARGV[4], tonumber(ARGV[6]), ARGV[5])) == 1 then return 1 end
 guard_without_memory()
 put_step(member, ARGV[7], call('HLEN', steps_key(member)) + 1)
-record_step_history(member, j, tonumber(ARGV[1]), ARGV[4], ARGV[5])
+append_remark(member, j, tonumber(ARGV[1]), ARGV[4], ARGV[5])
 flush()
 return 1

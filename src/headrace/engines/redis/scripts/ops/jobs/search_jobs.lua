@@ -1,6 +1,6 @@
 -- The next jobs that match a filter.
 -- ARGV: filter, position, "up" or "down", how many to read, how many to find, the form of the answer ("rows",
--- "members", "count", or the longest value of light rows), and the bounds, if they are known from an earlier answer
+-- "records" (each after its number, without its result), "count", or the longest value of light rows), and the bounds, if they are known from an earlier answer
 -- Answers: the position reached, or nothing at the end; the jobs found, or their number; how many were read; bounds
 
 local position, is_up, scan_limit, most, mode =
@@ -69,7 +69,7 @@ while first <= #members and #found < most and not is_late do
   for i, member in ipairs(some) do
     local j = #found < most and is_likely(records[i], payload_records[i]) and job_of(records[i])
     if j and matches(member, j) or j == nil and is_any then
-      found_records[#found + 1] = longest and records[i] and without_long(records[i], 3, longest) or records[i]
+      found_records[#found + 1] = longest and records[i] and without_long(records[i], $Record.result, longest) or records[i]
       found[#found + 1] = member
       if #found == most then reached = member end
     end
@@ -85,7 +85,8 @@ for _, member in ipairs(sure) do -- the next call counts those after the last fe
 end
 if mode == 'rows' or longest then
   answer = rows_of(found, #found, found_records, longest)
-elseif mode == 'members' then
+elseif mode == 'records' then
+  for i, member in ipairs(found) do found[i] = member .. without_long(found_records[i], $Record.result, 0) end
   answer = found
 end
 return {reached, answer, scanned, bound(low), bound(high), bound(sure_low), bound(sure_high)}

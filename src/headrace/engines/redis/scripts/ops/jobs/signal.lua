@@ -18,12 +18,12 @@ for _, step in ipairs(known) do
   if kind == 'event' and of_name == name then number = math.max(number, tonumber(place) + 1) end
 end
 guard()
-put_step(member, '\150' .. pack('event', name, number, now, value[1], value[2]), #known + 1)
-record_step_history(member, j, now, 'event', name)
+put_step(member, $Step:head .. pack('event', name, number, now, value[1], value[2]), #known + 1)
+append_remark(member, j, now, 'event', name)
 local is_awaited = j.state == 'scheduled' and j.reason == reason
 if is_awaited then
   record_history(member, j, now, 'promote_now', 'pending', detail, j.finished_at)
-  move(member, j, function() j.state, j.run_at, j.rank, j.reason = 'pending', now, rank_at(j, now), nil end)
+  move(member, j, now, function() j.state, j.run_at, j.rank, j.reason = 'pending', now, rank_at(j, now), nil end)
 end
 flush()
 if is_awaited then ring({['work:' .. j.queue] = true}) end

@@ -15,7 +15,7 @@ for state in pairs(STATE_SETS) do count = count + call('ZCARD', key_of('state', 
 local without_parent, waiting = 0, call('ZRANGE', key_of('state', 'waiting'), 0, scan_limit - 1)
 for i, record in ipairs(records_of(waiting, #waiting)) do
   local j = job_of(record)
-  if j and j.reason ~= 'held' and call('SCARD', blocks_of(waiting[i])) == 0 then without_parent = without_parent + 1 end
+  if j and j.reason ~= $Text.HELD and call('SCARD', blocks_of(waiting[i])) == 0 then without_parent = without_parent + 1 end
 end
 return {
   without_worker, call('ZCOUNT', LEASES, '-inf', late), call('ZCOUNT', DUE, '-inf', late), without_parent,

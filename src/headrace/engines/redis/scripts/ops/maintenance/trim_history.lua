@@ -8,8 +8,8 @@ local kind, most, first, newest, budget = ARGV[4], tonumber(ARGV[5]), tonumber(A
 local scan_limit = tonumber(ARGV[3])
 
 local function is_error(entry)
-  if kind == 'history' then return salvage(entry, 13, 1)[11] ~= nil end
-  local level = salvage(entry, 3, 1)[3]
+  if kind == 'history' then return salvage(entry, #$HistoryRow, #$HistoryRow:head)[$HistoryRow.error_type] ~= nil end
+  local level = salvage(entry, #$LogLine[..level], #$LogLine:head)[$LogLine.level]
   return level == 'error' or level == 'critical'
 end
 

@@ -5,7 +5,7 @@
 -- first after the head of its array
 
 local state, reached, scan_limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local HEAD = '\220\0\22'
+local HEAD = $Record:head
 
 -- Running jobs are few, and the order of their leases changes all the time: they are sorted by number.
 local function next_running()

@@ -36,14 +36,10 @@ local rows, n = {}, 0
 for i, member in ipairs(members) do
   local j = job_of(records[i])
   if j then
-    local options, unique_key
-    if payload_records[i] then
-      local _, _, third, _, _, _, seventh = read_payload(payload_records[i])
-      options, unique_key = third, seventh
-    end
+    local p = payload_records[i] and read_payload(payload_records[i]) or {}
     n = n + 1
-    rows[n] = '\155' .. pack(tonumber(member), j.id, j.task, j.queue, j.state, j.finished_at or 0, j.version, options,
-      unique_key ~= nil, is_held(member, j, flows[i] or nil, has_dependencies[i]), flows[i] or nil)
+    rows[n] = $FinishedJob:head .. pack(tonumber(member), j.id, j.task, j.queue, j.state, j.finished_at or 0, j.version,
+      p.options, p.unique_key ~= nil, is_held(member, j, flows[i] or nil, has_dependencies[i]), flows[i] or nil)
   end
 end
 return as_array(rows, n)

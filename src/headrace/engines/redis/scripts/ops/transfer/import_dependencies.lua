@@ -4,8 +4,8 @@
 local edges, blocks = cmsgpack.unpack(ARGV[1]), {}
 local numbers_of, existing = look_up(edges, {})
 for _, edge in ipairs(edges) do
-  local parent, child = numbers_of[edge[1]], numbers_of[edge[2]]
-  if parent and child and blocks[parent .. child] == nil then blocks[parent .. child] = edge[4] end
+  local parent, child = numbers_of[edge[$Dependency.parent]], numbers_of[edge[$Dependency.child]]
+  if parent and child and blocks[parent .. child] == nil then blocks[parent .. child] = edge[$Dependency.blocks] end
 end
 local found = new_edges(edges, numbers_of, existing)
 for _, edge in ipairs(found) do edge.blocks = blocks[edge.parent .. edge.child] end

@@ -23,7 +23,7 @@ while at <= #ARGV do
   local row = ARGV[at]
   at = at + 1
   local history, log, steps = list(), list(), list()
-  local id = select(3, take(row, 2, 3))
+  local _, $JobRow[..id] = take(row, #$JobRow[..id], #$JobRow:head)
   if not seen[id] and call('HEXISTS', IDS, id) == 0 then new_jobs[#new_jobs + 1] = {row, history, log, steps} end
   seen[id] = true
 end
@@ -31,31 +31,19 @@ if #new_jobs == 0 then return 0 end
 
 local next_number = reserve_numbers(#new_jobs)
 local queues = {}
-local function append_all(key, items)
-  for _, item in ipairs(items) do
-    local n = #appends
-    appends[n + 1], appends[n + 2] = key, item
-  end
+local function append_all(name, member, items)
+  for _, item in ipairs(items) do append_to(name, member, item) end
 end
 
 for _, job_export in ipairs(new_jobs) do
-  local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
-    checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
-    progress, reason, options, tags, metadata, unique_key, lane, flow, has_dependencies = take(job_export[1], 32, 3)
-  local member = next_number()
-  local j = {
-    id = id, task = task, queue = queue, lane = lane, state = state, priority = priority, rank = rank,
-    version = version, attempt = attempt, max_attempts = max_attempts, crashes = crashes, releases = releases,
-    created_at = created_at, run_at = run_at, expires_at = expires_at, started_at = started_at,
-    finished_at = finished_at, worker = worker, result = result, result_checksum = result_checksum,
-    progress = progress, reason = reason,
-  }
+  local _, $JobRow = take(job_export[1], #$JobRow, #$JobRow:head)
+  local member, j = next_number(), $Record{}
   write_new_job(member, id, task, queue, tags, created_at, encode_job(j),
-    pack(payload, checksum, options, tags, metadata, mark, unique_key))
+    pack($Payload))
   if unique_key then add_to_key(member, j, unique_key) end
   enter(member, j, lease_until)
-  append_all(P .. ':history:' .. member, job_export[2])
-  append_all(P .. ':logs:' .. member, job_export[3])
+  append_all('history', member, job_export[2])
+  append_all('logs', member, job_export[3])
   for i, step in ipairs(job_export[4]) do put_step(member, step, i) end
   if flow then join_flow(member, flow) end
   if has_dependencies == true or has_dependencies == 1 then

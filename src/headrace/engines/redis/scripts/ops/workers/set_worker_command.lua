@@ -5,11 +5,9 @@
 local known = call('HGET', P .. ':workers', ARGV[1])
 if not known then return 0 end
 guard()
-local is_whole, _, id, host, pid, started_at, seen_at, state, _, queues, concurrency, running, completed, failed, tasks,
-  heartbeat, capabilities = pcall(take, known, 15, 1)
+local is_whole, _, $WorkerRow = pcall(take, known, #$WorkerRow, #$WorkerRow:head)
 if not is_whole then return 0 end
-call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, ARGV[2], queues,
-  concurrency, running, completed, failed, tasks, heartbeat,
-  capabilities))
+command = ARGV[2]
+call('HSET', P .. ':workers', id, $WorkerRow:head .. pack($WorkerRow))
 ring({commands = true})
 return 1

@@ -1,0 +1,31 @@
+"""Texts of the history that more than one engine writes: what a store decides for itself about a job.
+
+They are stored, and two stores are compared by them. In `%s` stands what is different from job to job.
+"""
+
+from __future__ import annotations
+
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED
+from headrace.core.jobs.steps import AWAITING
+
+EXPIRED = "expired before it started"
+UNBLOCKED = "all jobs it waited for have ended"
+PARENT_ADDED = "it waits for a job that was added"
+PARENT_RUNS_AGAIN = "its parent %s is to run again"
+WAITS_FOR_CHILDREN = "its own run is over; it waits for %s"
+REPLACED = "replaced by a newer call"
+RESCHEDULED = "rescheduled by a newer call"
+
+# By the names that scripts use, with the reasons that they compare.
+TEXTS = {
+    "EXPIRED": EXPIRED,
+    "UNBLOCKED": UNBLOCKED,
+    "PARENT_ADDED": PARENT_ADDED,
+    "PARENT_RUNS_AGAIN": PARENT_RUNS_AGAIN,
+    "WAITS_FOR_CHILDREN": WAITS_FOR_CHILDREN,
+    "REPLACED": REPLACED,
+    "RESCHEDULED": RESCHEDULED,
+    "AWAITING": AWAITING,
+    "HELD": HELD,
+    "PARENT_FAILED": PARENT_FAILED,
+}

@@ -1,0 +1,1 @@
+"""What Python decides for Redis; one script writes it if nothing has changed meanwhile."""

@@ -1,0 +1,4 @@
+-- name: history
+SELECT {rows {HistoryRow}} FROM (
+    SELECT * FROM headrace_history WHERE job = (SELECT job.seq FROM headrace_jobs AS job WHERE job.id = :id)
+    ORDER BY seq) AS entry;
