@@ -71,7 +71,24 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         _keep_temporary_files_together(config)
+    else:
+        _keep_from_children(config)
     servers.adopt(getattr(config, "workerinput", {}).get("servers", {}))
+
+
+def _keep_from_children(config: pytest.Config) -> None:
+    """Close the pipes to pytest-xdist in forked children: while one of them lives, it would not see that we died."""
+    (channel,) = (plugin.channel for plugin in config.pluginmanager.get_plugins() if hasattr(plugin, "channel"))
+    pipes = channel.gateway._io
+    numbers = [pipes.infile.fileno(), pipes.outfile.fileno()]
+
+    def close() -> None:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in numbers:
+            os.dup2(nothing, number)
+        os.close(nothing)
+
+    os.register_at_fork(after_in_child=close)
 
 
 def _keep_temporary_files_together(config: pytest.Config) -> None:

@@ -382,7 +382,6 @@ def _answer(act: Callable[[Engine], Any], engine: Engine) -> Any:
         return ["error", type(error).__name__, str(error)]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_all_engines_answer_and_hold_the_same(examples: int) -> None:
     if len(KINDS) < 2:

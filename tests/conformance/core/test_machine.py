@@ -310,7 +310,6 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow_on("postgres")
-@pytest.mark.timeout(600)  # it takes seconds; but a failure is first made as short as possible, and that takes its time
 @pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
 def test_no_order_of_operations_leads_a_store_away_from_the_model(engine_name: str, examples: int) -> None:
     run_state_machine_as_test(

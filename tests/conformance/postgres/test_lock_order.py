@@ -67,6 +67,7 @@ def holding(store: StoreUnderTest, engine: PostgresEngine, job_id: str) -> Itera
     with closing(psycopg.connect(servers._without(store.address, "schema"))) as other:
         other.execute(f'SELECT FROM "{engine.address.schema}".headrace_jobs WHERE id = %s FOR UPDATE', [job_id])
         yield other
+        other.rollback()  # closing does not wait until the server has released the lock
 
 
 @pytest.fixture
