@@ -101,6 +101,8 @@ def test_a_signal_that_comes_before_the_child_is_a_worker_is_not_lost(
     def fork_and_signal() -> int:
         if pid := fork():
             os.kill(pid, signal.SIGTERM)
+        while pid == 0 and signal.SIGTERM not in signal.sigpending():
+            time.sleep(0.001)
         return pid
 
     monkeypatch.setattr(os, "fork", fork_and_signal)
