@@ -8,7 +8,6 @@ A supervised process exits as a whole and is replaced.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 import traceback
@@ -19,6 +18,7 @@ from headrace.core.health import stalls
 from headrace.core.health.stalls import KIND, Stall
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.process.stacks import frame_of
 
 log = logging.getLogger("headrace.worker")
 
@@ -103,5 +103,5 @@ class StallDetector:
 
 
 def _stack_of(thread: int | None) -> str:
-    frame = sys._current_frames().get(thread) if thread is not None else None
+    frame = frame_of(thread)
     return "".join(traceback.format_stack(frame)) if frame else "(its thread has ended)"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 import threading
 import time
 import traceback
@@ -22,6 +21,7 @@ from headrace.errors import EngineUnavailable, JobTimeout
 from headrace.runtime.process.liveness import StallDetector, ThreadLiveness
 from headrace.runtime.process.memory import resident_megabytes
 from headrace.runtime.process.outage_log import outage_log
+from headrace.runtime.process.stacks import frame_of
 from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error
@@ -262,7 +262,7 @@ class Heartbeat:
 
 def stack_of(thread: int | None) -> str:
     """The stack of a thread, from the task's own code on."""
-    frame = sys._current_frames().get(thread) if thread is not None else None
+    frame = frame_of(thread)
     frames = [(each, line) for each, line in traceback.walk_stack(frame)] if frame else []
     outer = next((n for n, (each, _) in enumerate(frames) if is_worker_frame(each)), len(frames))
     return "".join(traceback.StackSummary.extract(reversed(frames[:outer])).format())
