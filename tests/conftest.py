@@ -18,6 +18,7 @@ import random
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Workers and handlers of the tests never look by themselves: a ring that is missed shows.
 idle._LONGEST = handlers._LONGEST_WAIT = 3600.0
 
+
+sys.modules["uvloop"] = None  # type: ignore[assignment]  # as if it were not installed; test_uvloop.py is about it
 
 copy_tables_into_memory_stores()
 read_events_past_other_tests()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import importlib
 import logging
 import threading
 import time
@@ -29,6 +30,16 @@ T = TypeVar("T")
 _GRACE = 5.0  # seconds for a coroutine to end after its cancellation
 
 
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed: its timers and wake-ups need less processor time."""
+    try:
+        module = importlib.import_module("uvloop")
+    except ImportError:
+        module = asyncio
+    loop: asyncio.AbstractEventLoop = module.new_event_loop()
+    return loop
+
+
 class EventLoop:
     """The event loop of one worker."""
 
@@ -47,7 +58,7 @@ class EventLoop:
         """Start waiting claims; the first call also starts the loop."""
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = new_event_loop()
                 self._thread = threading.Thread(target=self._run_once, name="headrace-loop", daemon=True)
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._fill)
