@@ -62,6 +62,16 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
     assert settle(engine, succeed(claimed, at=LATER), now=LATER) == []
 
 
+@pytest.mark.engines("sqlite", "redis")
+def test_a_job_that_fails_again_in_the_same_millisecond_has_a_newer_record(engine: Engine) -> None:
+    """As with a clock of a test, which stands still."""
+    dead_letter = dead(engine)
+    for number in range(1, 9):
+        engine.dead_letters.requeue([RequeueRequest(dead_letter.id, most=9)], now=NOW)
+        before, dead_letter = dead_letter, fail_again(engine, at=NOW)
+        assert (dead_letter.id > before.id, dead_letter.requeues) == (True, number)
+
+
 def test_the_errors_of_before_stay_in_the_history(engine: Engine) -> None:
     dead_letter = dead(engine)
     engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=LATER)

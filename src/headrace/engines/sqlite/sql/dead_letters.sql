@@ -1,6 +1,7 @@
 -- name: add_dead_letters (each b: DeadLetterInsert)
 INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
-SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, task, queue, b.reason, :now,
+SELECT printf('%012x%04x', :now, version & 65535) || lower(hex(randomblob(8))), headrace_jobs.id, task, queue, b.reason,
+       :now,
        json_object('state', headrace_jobs.state, 'payload', payload, 'checksum', checksum, 'options', options,
                    'tags', tags, 'metadata', metadata, 'priority', priority, 'attempt', attempt,
                    'max_attempts', max_attempts, 'created_at', created_at, 'started_at', started_at,

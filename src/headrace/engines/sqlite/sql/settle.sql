@@ -1,7 +1,7 @@
 -- name: add_dead_letters_of_outcomes (each o: Outcome)
 INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
-SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, job.queue, coalesce(o.reason, 'failed'),
-       o.at,
+SELECT printf('%012x%04x', o.at, job.version & 65535) || lower(hex(randomblob(8))), job.id, job.task, job.queue,
+       coalesce(o.reason, 'failed'), o.at,
        json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
                    'tags', job.tags, 'metadata', job.metadata, 'priority', job.priority, 'attempt', job.attempt,
                    'max_attempts', coalesce(o.max_attempts, job.max_attempts), 'created_at', job.created_at,

@@ -176,7 +176,8 @@ end
 -- Open a dead letter, in place of a pending one. To be called before the job moves; written with everything else.
 local function add_dead_letter(member, j, salt, o)
   local l = {
-    id = string.format('%012x', o.at) .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 20),
+    id = string.format('%012x%04x', o.at, j.version % 65536)
+      .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 16),
     job_id = j.id, task = j.task, queue = j.queue, reason = o.reason, entered_at = o.at, status = 'pending',
     snapshot = snapshot_in_json(member, j, o), fingerprint = o.fingerprint or '', requeues = 0, notes = o.notes,
   }
