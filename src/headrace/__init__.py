@@ -18,20 +18,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from headrace.app.app import Headrace
-from headrace.app.jobs.jobs import JobPage
-from headrace.app.queues.queues import Queue, QueueStats
-from headrace.app.workers import WorkerInfo
-from headrace.core.codec.result_refs import ParentFailure
-from headrace.core.events.history import AttemptError, HistoryEntry
-from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.explanation import Explanation, Remedy
-from headrace.core.jobs.queue_rules import QueueRules, TaskRules
-from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Lifecycle
-from headrace.core.tasks.injection import INJECTED
-from headrace.core.tasks.retry import Retry
-from headrace.core.tasks.unique import Cache, Unique
 from headrace.errors import (
     AlertChannelNotFound,
     AlertNotFound,
@@ -73,21 +59,11 @@ from headrace.errors import (
     WebhookNotFound,
     WorkerNotFound,
 )
-from headrace.runtime.context.current_job import JobContext, current_job
-from headrace.runtime.jobs.job import Job
-from headrace.runtime.jobs.services import LogEntry
-from headrace.runtime.jobs.task import Call, Task
 
 if TYPE_CHECKING:
     from headrace.app.admin.backups import Backup, Restored
-    from headrace.app.alerts.records import (
-        Alert,
-        AlertChange,
-        AlertChannel,
-        AlertReading,
-        AlertRule,
-        AlertSilence,
-    )
+    from headrace.app.alerts.records import Alert, AlertChange, AlertChannel, AlertReading, AlertRule, AlertSilence
+    from headrace.app.app import Headrace
     from headrace.app.dead_letters.records import (
         BulkRequeue,
         DeadGroup,
@@ -98,6 +74,7 @@ if TYPE_CHECKING:
         RequeueResult,
     )
     from headrace.app.events.webhooks import Webhook
+    from headrace.app.jobs.jobs import JobPage
     from headrace.app.metrics.records import (
         DayMetrics,
         MetricDurations,
@@ -110,6 +87,7 @@ if TYPE_CHECKING:
         WorkerMetrics,
     )
     from headrace.app.metrics.task_stats import TaskStats
+    from headrace.app.queues.queues import Queue, QueueStats
     from headrace.app.retention.archive_records import (
         ArchiveMonth,
         ArchivePartition,
@@ -119,15 +97,31 @@ if TYPE_CHECKING:
     )
     from headrace.app.retention.lifecycle_records import LifecyclePolicy, PolicyLayers, StaleJob, StateAges
     from headrace.app.schedules.records import Schedule, ScheduleRun
+    from headrace.app.workers import WorkerInfo
+    from headrace.core.codec.result_refs import ParentFailure
     from headrace.core.events.event import Event
+    from headrace.core.events.history import AttemptError, HistoryEntry
     from headrace.core.health.findings import Finding, StoragePart
     from headrace.core.health.process_stats import MemoryTrace
+    from headrace.core.jobs.count import JobCount
+    from headrace.core.jobs.explanation import Explanation, Remedy
+    from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+    from headrace.core.jobs.states import State
+    from headrace.core.metrics.scaling import QueueScale, StoreScale
+    from headrace.core.retention.lifecycle import Lifecycle
     from headrace.core.settings.setting_types import AppSettings, WebOptions, WorkerSettings
+    from headrace.core.tasks.injection import INJECTED
     from headrace.core.tasks.option_types import CallOptions, ScheduleOptions, TaskOptions
+    from headrace.core.tasks.retry import Retry
+    from headrace.core.tasks.unique import Cache, Unique
+    from headrace.runtime.context.current_job import JobContext, current_job
     from headrace.runtime.context.logs import JobContextFilter, JsonFormatter, TextFormatter, configure_logs
     from headrace.runtime.flows.chains import chain, group
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.jobs.flow_run import FlowRun
+    from headrace.runtime.jobs.job import Job
+    from headrace.runtime.jobs.services import LogEntry
+    from headrace.runtime.jobs.task import Call, Task
     from headrace.runtime.worker.worker import Worker
 
 __version__ = "0.1.0"
@@ -257,71 +251,59 @@ __all__ = [
     "group",
 ]
 
-
-# Imported on first use: a program that only enqueues needs none of them.
-_LATER = {
-    "Alert": "headrace.app.alerts.records",
-    "AlertChange": "headrace.app.alerts.records",
-    "AlertChannel": "headrace.app.alerts.records",
-    "AlertReading": "headrace.app.alerts.records",
-    "AlertRule": "headrace.app.alerts.records",
-    "AlertSilence": "headrace.app.alerts.records",
-    "ArchiveMonth": "headrace.app.retention.archive_records",
-    "ArchivePartition": "headrace.app.retention.archive_records",
-    "ArchiveRun": "headrace.app.retention.archive_records",
-    "ArchiveStats": "headrace.app.retention.archive_records",
-    "Backup": "headrace.app.admin.backups",
-    "BulkRequeue": "headrace.app.dead_letters.records",
-    "DayMetrics": "headrace.app.metrics.records",
-    "DeadGroup": "headrace.app.dead_letters.records",
-    "DeadLetter": "headrace.app.dead_letters.records",
-    "DeadNote": "headrace.app.dead_letters.records",
-    "DeadPage": "headrace.app.dead_letters.records",
-    "DeadStats": "headrace.app.dead_letters.records",
-    "Finding": "headrace.core.health.findings",
-    "Flow": "headrace.runtime.flows.flow",
-    "FlowRun": "headrace.runtime.jobs.flow_run",
-    "Event": "headrace.core.events.event",
-    "TextFormatter": "headrace.runtime.context.logs",
-    "JobContextFilter": "headrace.runtime.context.logs",
-    "JsonFormatter": "headrace.runtime.context.logs",
-    "LifecyclePolicy": "headrace.app.retention.lifecycle_records",
-    "MemoryTrace": "headrace.core.health.process_stats",
-    "MetricDurations": "headrace.app.metrics.records",
-    "MetricFigures": "headrace.app.metrics.records",
-    "MetricPoint": "headrace.app.metrics.records",
-    "MetricSeries": "headrace.app.metrics.records",
-    "MetricsSnapshot": "headrace.app.metrics.records",
-    "QueueMetrics": "headrace.app.metrics.records",
-    "QueueScale": "headrace.core.metrics.scaling",
-    "StoreScale": "headrace.core.metrics.scaling",
-    "RequeueResult": "headrace.app.dead_letters.records",
-    "Restored": "headrace.app.admin.backups",
-    "PolicyLayers": "headrace.app.retention.lifecycle_records",
-    "Schedule": "headrace.app.schedules.records",
-    "ScheduleRun": "headrace.app.schedules.records",
-    "StaleJob": "headrace.app.retention.lifecycle_records",
-    "StateAges": "headrace.app.retention.lifecycle_records",
-    "StoragePart": "headrace.core.health.findings",
-    "TaskDurations": "headrace.app.retention.archive_records",
-    "TaskMetrics": "headrace.app.metrics.records",
-    "TaskStats": "headrace.app.metrics.task_stats",
-    "Webhook": "headrace.app.events.webhooks",
-    "AppSettings": "headrace.core.settings.setting_types",
-    "CallOptions": "headrace.core.tasks.option_types",
-    "ScheduleOptions": "headrace.core.tasks.option_types",
-    "TaskOptions": "headrace.core.tasks.option_types",
-    "WebOptions": "headrace.core.settings.setting_types",
-    "WorkerSettings": "headrace.core.settings.setting_types",
-    "Worker": "headrace.runtime.worker.worker",
-    "WorkerMetrics": "headrace.app.metrics.records",
-    "chain": "headrace.runtime.flows.chains",
-    "configure_logs": "headrace.runtime.context.logs",
-    "group": "headrace.runtime.flows.chains",
+# Each name but the errors is imported on first use: most programs need a few of these modules.
+_NAMES_OF = {
+    "headrace.app.admin.backups": "Backup Restored",
+    "headrace.app.alerts.records": "Alert AlertChange AlertChannel AlertReading AlertRule AlertSilence",
+    "headrace.app.app": "Headrace",
+    "headrace.app.dead_letters.records": "BulkRequeue DeadGroup DeadLetter DeadNote DeadPage DeadStats RequeueResult",
+    "headrace.app.events.webhooks": "Webhook",
+    "headrace.app.jobs.jobs": "JobPage",
+    "headrace.app.metrics.records": (
+        "DayMetrics MetricDurations MetricFigures MetricPoint MetricSeries MetricsSnapshot "
+        "QueueMetrics TaskMetrics WorkerMetrics"
+    ),
+    "headrace.app.metrics.task_stats": "TaskStats",
+    "headrace.app.queues.queues": "Queue QueueStats",
+    "headrace.app.retention.archive_records": "ArchiveMonth ArchivePartition ArchiveRun ArchiveStats TaskDurations",
+    "headrace.app.retention.lifecycle_records": "LifecyclePolicy PolicyLayers StaleJob StateAges",
+    "headrace.app.schedules.records": "Schedule ScheduleRun",
+    "headrace.app.workers": "WorkerInfo",
+    "headrace.core.codec.result_refs": "ParentFailure",
+    "headrace.core.events.event": "Event",
+    "headrace.core.events.history": "AttemptError HistoryEntry",
+    "headrace.core.health.findings": "Finding StoragePart",
+    "headrace.core.health.process_stats": "MemoryTrace",
+    "headrace.core.jobs.count": "JobCount",
+    "headrace.core.jobs.explanation": "Explanation Remedy",
+    "headrace.core.jobs.queue_rules": "QueueRules TaskRules",
+    "headrace.core.jobs.states": "State",
+    "headrace.core.metrics.scaling": "QueueScale StoreScale",
+    "headrace.core.retention.lifecycle": "Lifecycle",
+    "headrace.core.settings.setting_types": "AppSettings WebOptions WorkerSettings",
+    "headrace.core.tasks.injection": "INJECTED",
+    "headrace.core.tasks.option_types": "CallOptions ScheduleOptions TaskOptions",
+    "headrace.core.tasks.retry": "Retry",
+    "headrace.core.tasks.unique": "Cache Unique",
+    "headrace.runtime.context.current_job": "JobContext current_job",
+    "headrace.runtime.context.logs": "JobContextFilter JsonFormatter TextFormatter configure_logs",
+    "headrace.runtime.flows.chains": "chain group",
+    "headrace.runtime.flows.flow": "Flow",
+    "headrace.runtime.jobs.flow_run": "FlowRun",
+    "headrace.runtime.jobs.job": "Job",
+    "headrace.runtime.jobs.services": "LogEntry",
+    "headrace.runtime.jobs.task": "Call Task",
+    "headrace.runtime.worker.worker": "Worker",
 }
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LATER[name]), name)
+    value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from headrace.core.clock import Clock
 from headrace.core.settings.settings import ResolvedSettings, Settings, resolve
 from headrace.core.urls import redacted_url
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,13 +64,15 @@ def _file_settings(folder: Path) -> tuple[Mapping[str, Any], str]:
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         return _parsed(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not TOML, or not UTF-8
         raise ConfigError(f"{path.name}: {error}") from None
 
 
 @functools.lru_cache(maxsize=4)
 def _parsed(text: str) -> Mapping[str, Any]:
     # Cached: every app and worker reads it, and parsing takes milliseconds.
+    import tomllib  # deferred: most apps have no file with settings
+
     return tomllib.loads(text)
 
 
@@ -87,16 +87,8 @@ def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
 
 def _open(settings: Settings, clock: Clock | None) -> Engine:
     scheme = settings.url.partition(":")[0].lower()
-    if scheme == "memory":
-        return SqliteEngine(None, clock=clock, record_events=settings.events)
-    if scheme == "sqlite":
-        return SqliteEngine(
-            _sqlite_path(settings.url),
-            durability=settings.durability,
-            auto_migrate=settings.auto_migrate,
-            clock=clock,
-            record_events=settings.events,
-        )
+    if scheme in ("memory", "sqlite"):
+        return _open_sqlite(settings, clock, None if scheme == "memory" else _sqlite_path(settings.url))
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(settings, clock)
     if scheme in _REDIS:
@@ -131,7 +123,19 @@ _REDIS = (
 _SERVERS = ("postgres", "postgresql", *_REDIS)
 _COMMON_URLS = ("DATABASE_URL", "REDIS_URL")  # names that hosts and other programs give to the URL of a server
 
-# Server engines are imported on demand: their drivers are extras and slow to import.
+# An engine is imported when a URL asks for it: it is slow to import, and the driver of a server is an extra.
+
+
+def _open_sqlite(settings: Settings, clock: Clock | None, path: Path | None) -> Engine:
+    from headrace.engines.sqlite.engine import SqliteEngine
+
+    return SqliteEngine(
+        path,
+        durability=settings.durability,
+        auto_migrate=settings.auto_migrate,
+        clock=clock,
+        record_events=settings.events,
+    )
 
 
 def _open_postgres(settings: Settings, clock: Clock | None) -> Engine:

@@ -80,6 +80,8 @@ class DeadLetterStats(Struct, frozen=True, array_like=True):
 class RequeueRequest(Struct, frozen=True, array_like=True):
     """A request to run a dead letter's job again, at `run_at` or now, with the arguments of `payload` if given.
 
+    The job is revived with a priority higher by `boost`, or inserted anew if it was deleted, and the dead letter is
+    resolved as requeued, with one requeue more. One that was requeued `most` times becomes permanently failed instead.
     `tags`, if given, are all tags of the job from now on: those of indexed arguments change with these.
     """
 

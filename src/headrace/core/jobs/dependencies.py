@@ -3,6 +3,14 @@
 A dependency makes a child wait for a parent: the child does not start before the parent has ended. A child that already
 runs, or has run, is not completed before. The edge itself records whether it still blocks, so that no query has to read
 all parents of a job to know whether the last one has ended.
+
+Dependencies change in the commit that changes the job, whatever the operation:
+
+- The end of a job decides the dependencies on it. A successful job with open children becomes waiting, and completed
+  with the end of the last child. To its dependents a deleted job counts as cancelled.
+- A revived job waits for its open parents only; finished ones, however they ended, no longer count. Its children wait
+  again, also those that only its end had cancelled, and theirs.
+- A promoted job waits for no parent. One whose own run is over cannot be promoted.
 """
 
 from __future__ import annotations
@@ -30,6 +38,9 @@ class Dependency(Struct, frozen=True, array_like=True, gc=False):
     """`child` waits for `parent`; both are ids. `policy` applies if the parent does not complete.
 
     cancel: the child is cancelled. run: it runs, and can see the failure. hold: it waits for a person.
+
+    A new dependency makes its child wait, also one that exists and has not started. If the parent has finished, it is
+    decided at once, as at that parent's end. A finished child, an unknown job and a cycle raise InvalidJob.
     """
 
     parent: str

@@ -204,8 +204,9 @@ class ClaimRequest(Struct, frozen=True):
 class ExchangeResult(Struct, frozen=True):
     """The store's answer to one exchange.
 
-    `refused` are the outcomes with an outdated version. `next_at` is when another claim could find more, None if a bell
-    will ring then. `queues` are the open queues the claim saw, `weights` those of them with a weight in their rules.
+    `refused` are the outcomes with an outdated version, which only add `lease_lost` to the history of their jobs.
+    `next_at` is when another claim could find more, None if a bell will ring then. `queues` are the open queues the
+    claim saw, `weights` those of them with a weight in their rules.
     """
 
     refused: list[Outcome]

@@ -29,6 +29,8 @@ class UniqueRule(Struct, frozen=True, array_like=True):
     not started, everything of the new one but its id; `reschedule` gives it only the new time. A running or finished
     job can be neither replaced nor rescheduled, and is kept. For these two, a suspended job counts as running: it has
     steps, or waits for an event.
+
+    Inserts of one key are decided one after the other, over all processes and within a call.
     """
 
     conditions: tuple[UniqueCondition, ...]

@@ -62,7 +62,11 @@ class ArchivePage(Struct, frozen=True):
 
 
 class PartitionChanges(NamedTuple):
-    """The names of partitions: the new ones, those that could not be created, and the dropped ones."""
+    """The names of partitions: the new ones, those that could not be created, and the dropped ones, each in one step.
+
+    A partition that cannot be created is logged, reported here once until it is created, and a finding of every
+    inspection. Its rows are stored all the same, and move into it when a later call can create it.
+    """
 
     created: list[str]
     failed: list[str]

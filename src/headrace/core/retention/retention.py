@@ -23,7 +23,9 @@ _KEEPS = {State.COMPLETED: "keep_completed", State.FAILED: "keep_failed", State.
 class FinishedJob(Struct, frozen=True, array_like=True):
     """The fields of a finished job that retention needs.
 
-    `held` says that it has to stay, `keyed` that a unique insert may match it.
+    `keyed` says that a unique insert may match it, `held` that it has to stay: because it has a pending dead letter, an
+    open child or an open job in its flow, or because it would run again with a dead-lettered job. These are the parents
+    of such a job, the jobs cancelled with it, and its flow.
     """
 
     seq: int

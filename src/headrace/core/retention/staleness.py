@@ -60,7 +60,10 @@ class AgeQuery(Struct, frozen=True):
 
 
 class JobAgePage(Struct, frozen=True):
-    """Jobs in no order, and the cursor behind the last one read; None at the end."""
+    """Jobs in no order, and the cursor behind the last one read; None at the end.
+
+    It may include jobs that have not stayed too long, but the time since when a job is in its state is always exact.
+    """
 
     jobs: list[JobAge]
     cursor: str | None
@@ -82,7 +85,11 @@ class StaleFinding(Struct, frozen=True, gc=False):
 
 
 class StaleAction(Struct, frozen=True, array_like=True):
-    """What to do with a job, if it is still at this version. `detail` is for its history."""
+    """What to do with a job, if it is still at this version. `detail` is for its history.
+
+    dead, fail: STALE is applied, with the reason `staleness_timeout`; a running attempt loses its lease at once. "dead"
+    also opens a dead letter, in place of a pending one. review: only a history entry is added, once for each version.
+    """
 
     id: str
     version: int

@@ -62,7 +62,10 @@ def damaged(schedule_id: str, stored: str) -> ScheduleRow:
 
 
 class Occurrence(Struct, frozen=True, array_like=True):
-    """The result of one occurrence of a schedule, or of several that were skipped together (`skipped` of them)."""
+    """The result of one occurrence of a schedule, or of several that were skipped together (`skipped` of them).
+
+    Each schedule keeps its newest 1000.
+    """
 
     schedule: str
     at: int
@@ -81,7 +84,10 @@ class DueSchedules(NamedTuple):
 
 
 class ScheduleFire(Struct, frozen=True):
-    """The new row of a schedule, with the version it expects, and the jobs and occurrences of the same commit."""
+    """The new row of a schedule, with the version it expects, and the jobs and occurrences of the same commit.
+
+    A job whose id is taken is not stored again. A full queue raises QueueFull.
+    """
 
     row: ScheduleRow
     jobs: tuple[NewJob, ...] = ()

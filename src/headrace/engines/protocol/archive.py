@@ -50,8 +50,6 @@ class Archive(Protocol):
     def update_partitions(self, now: int, interval: Interval | None, before: int | None) -> PartitionChanges:
         """Create the missing partitions for this time and the two after it, and drop those that ended before a time.
 
-        Without an interval none is created, without `before` none dropped; each is dropped in one step. A partition
-        that cannot be created is logged, reported once until it is created, and by `Maintenance.inspect`. Its rows are
-        stored all the same, and move into it when a later call can create it.
+        Without an interval none is created, without `before` none is dropped.
         """
         ...

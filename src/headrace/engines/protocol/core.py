@@ -100,18 +100,10 @@ class JobEngine(Protocol):
         all_or_nothing: bool = False,
         now: int | None = None,
     ) -> list[InsertResult]:
-        """Insert the jobs in one commit and wake workers; the result of each. After an error nothing is stored.
+        """Insert the jobs, each by its rule in `unique` if it has one, and wake workers; the result of each.
 
-        With `all_or_nothing`, a taken id or a refusing rule raises DuplicateJob. A queue that is too full for all of
-        its jobs raises QueueFull, a store that has moved StoreMoved.
-
-        `unique` has the rule of each job, or None. Inserts of one key are decided one after the other, over all
-        processes and within the call.
-
-        `edges` are dependencies of these jobs on each other and on existing ones; with them or a flow the call is all
-        or nothing, and `unique` is empty. New children and existing ones that have not started wait; a dependency on a
-        finished parent is decided at once, as at that parent's end. A finished child, an unknown job and a cycle raise
-        InvalidJob; a taken id raises DuplicateJob, unless this very call stored all before and its answer was lost.
+        It is one commit: after an error nothing is stored, and with `all_or_nothing`, `edges` or a `flow` a taken id or
+        a refusing rule raises DuplicateJob.
         """
         ...
 
@@ -123,22 +115,9 @@ class JobEngine(Protocol):
         now: int | None = None,
         groups: Sequence[EventGroup] = (),
     ) -> ExchangeResult:
-        """Store notes, settle outcomes and claim jobs. Settling and claiming are atomic each, but may be two commits.
+        """Store notes and the worker's events, settle outcomes, then claim jobs.
 
-        A worker that gets no answer cannot know which of them happened: see `release_unknown_claims`.
-
-        `groups` are the worker's events: jobs that started, and the successes among these outcomes. A success event is
-        stored only if the success is, in the same commit. The engine itself adds the events of all other outcomes.
-
-        An outcome with an outdated version changes nothing but adds a `lease_lost` entry to the job's history.
-        A claim first cancels expired jobs and promotes due ones. It skips paused queues and takes jobs by priority
-        (high first), due time and submission, or in the order that the worker or the queue's rules ask for. It never
-        exceeds the limits of queues and tasks, counted over all workers; lanes that share a limit take turns. While a
-        store status is set, it claims nothing and returns no time to retry: the end of the status wakes the workers.
-
-        The end of a job, here or in any other operation, settles its dependencies in the same commit: see
-        `core.jobs.dependencies`. A successful job with open children becomes waiting, and completed with the end of the
-        last child. Jobs without dependencies cost nothing extra.
+        Settling and claiming are atomic each, but may be two commits.
         """
         ...
 
@@ -166,14 +145,9 @@ class JobEngine(Protocol):
         alive: bool = False,
         dead_letters: bool | Collection[str] = True,
     ) -> list[ReapedJob]:
-        """Take jobs from workers that died or let their lease run out.
+        """Take jobs from workers that died or let their lease run out, or with `alive` from all workers.
 
-        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. After the
-        `max_crashes`th lost worker it fails as `crash_loop`, whatever is left, and its dead letter names these workers.
-        `dead_letters` are the reasons that open a dead letter. A job that a dead worker had only prefetched gets its
-        attempt back. With `alive` every lease ends now, and late outcomes of the workers are refused.
-
-        While the store is being filled, nothing is reaped and no worker with jobs is removed.
+        A begun attempt is spent: the job retries at once, or fails, with a dead letter if `dead_letters` allows it.
         """
         ...
 
@@ -221,9 +195,7 @@ class Queries(Protocol):
     ) -> list[str]:
         """Apply CANCEL, REVIVE, PROMOTE_NOW or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
-        A revived job waits for its open parents only; finished ones, however they ended, no longer count. Its children
-        wait again, also those that only its end had cancelled, and theirs. A promoted job waits for no parent; one
-        whose own run is over cannot be promoted. To its dependents a deleted job counts as cancelled.
+        The same commit changes their dependencies and dependents as `core.jobs.dependencies` says.
         """
         ...
 

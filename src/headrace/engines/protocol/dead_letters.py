@@ -59,11 +59,9 @@ class DeadLetterStore(Protocol):
         detail: str | None = None,
         now: int | None = None,
     ) -> list[Requeued]:
-        """Run the jobs of pending records again, all in one commit; the result of each order.
+        """Run the jobs of pending records again, all in one commit; the result of each request.
 
-        The job is revived with a higher priority. Its record is resolved as requeued, with one requeue more. A deleted
-        job is inserted anew. A record that was requeued as often as the order allows becomes permanently failed
-        instead. `detail` goes into the job's history.
+        A note goes to the records, `detail` into the history of the jobs.
         """
         ...
 

@@ -28,9 +28,9 @@ class DocumentStore(Protocol):
         ...
 
     def put(self, documents: Sequence[Document], delete: Sequence[Document] = ()) -> bool:
-        """Store these and delete those, all or none: each must be at its version, 0 if it does not exist.
+        """Store these and delete those, all or none; False if one is not at its version, 0 if it does not exist.
 
-        The version of a stored one increases by one. No key may occur twice. On a full store, deletions alone work.
+        No key may occur twice, the version of a stored one increases by one, and deletions alone work on a full store.
         """
         ...
 

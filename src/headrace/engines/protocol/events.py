@@ -14,14 +14,15 @@ class EventStore(Protocol):
     A page is stored in the same commit as the changes it reports. The exceptions are `job.started`, `job.progress` and
     `job.log`: a worker sends them with its next exchange, at most a quarter of a second later. If the worker is killed
     before that, they are lost.
+
+    `core.events.log.events_of` reads the events behind a cursor from a page. On PostgreSQL a page is held back while an
+    older writing transaction is open, anywhere on the server, so that none appears before one that was read.
     """
 
     def read(self, after: str | None, limit: int, *, newest_first: bool = False) -> list[tuple[str, list[EventGroup]]]:
         """At most `limit` pages after this cursor (None: of all kept), each with its cursor, from either end.
 
-        A cursor inside a page returns that page again: see `core.events.log.events_of`. No page appears later before
-        one that was read. On PostgreSQL a page is therefore held back while an older writing transaction is open,
-        anywhere on the server.
+        A cursor inside a page returns that page again, and no page appears later before one that was read.
         """
         ...
 
@@ -30,9 +31,8 @@ class EventStore(Protocol):
         ...
 
     def trim(self, before: int, most: int, limit: int) -> int:
-        """Delete at most `limit` of the oldest pages: those from before this time or beyond the newest `most` events.
+        """Delete at most `limit` of the oldest pages: from before this time, or with none of the newest `most` events.
 
-        A page is beyond if none of its events is among the newest `most`. Returns the number of deleted pages.
-        The newest page always stays, so that no cursor is used twice.
+        Returns the number of deleted pages; the newest page always stays, so that no cursor is used twice.
         """
         ...

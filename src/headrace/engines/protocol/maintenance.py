@@ -76,9 +76,9 @@ class Maintenance(Protocol):
         ...
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
-        """At most `limit` tables or keys whose names match the pattern (`*`, `?`, `[...]`). It blocks no operation.
+        """At most `limit` tables, by name, or keys, in the server's order, that match the pattern (`*`, `?`, `[...]`).
 
-        Tables are sorted by name; keys come in the server's order. No value is read.
+        It blocks no operation and reads no value.
         """
         ...
 

@@ -16,8 +16,8 @@ class RuleStore(Protocol):
         ...
 
     def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
-        """How many jobs hold a live lease, and the rate buckets of queues with these rates.
+        """How many jobs hold a live lease, and the buckets of queues with these rates: see `core.queues.limits.allows`.
 
-        Queues that have not started anything for long may have no bucket. See `core.queues.limits.allows`.
+        A queue that has not started anything for long may have no bucket.
         """
         ...

@@ -34,11 +34,9 @@ class ScheduleStore(Protocol):
         ...
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
-        """Store schedules with their jobs and occurrences, and wake workers; for each, whether it was applied.
+        """Store schedules with their jobs and occurrences in one commit and wake workers; whether each was stored.
 
-        A schedule at another version than its row's is skipped, with its jobs and occurrences. A job whose id is taken
-        is not stored again, and a full queue raises QueueFull. Everything applied is one commit. Each schedule keeps
-        its newest 1000 occurrences.
+        A schedule at another version than its row's is skipped, with its jobs and occurrences.
         """
         ...
 

@@ -1,4 +1,9 @@
-"""Copies the contents of a store to another one."""
+"""Copies the contents of a store to another one.
+
+Records are copied as they are, and nothing is decided by them. Jobs follow the existing ones in their order and do not
+keep their `seq`. Queues replace the settings of existing ones. Dependencies need both of their jobs. Occurrences come
+the oldest first.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +31,8 @@ class Transfer(Protocol):
     def set_status(self, store_status: StoreStatus | None, *, expected: StoreStatus | UnsetType | None = UNSET) -> bool:
         """Set or clear the store status, if it equals `expected` or that is unset; whether it did.
 
-        On return the status holds for every process, and no insert that began before is still running. Of several
-        concurrent calls that expect the same status one succeeds.
+        On return the status holds for every process, no insert that began before is still running, and of concurrent
+        calls that expect the same status one has succeeded.
         """
         ...
 
@@ -41,10 +46,7 @@ class Transfer(Protocol):
     def import_records(self, records: Sequence[Record], origin: str | None = None) -> int:
         """Store records of one type as they are, unless they exist; how many jobs or dead letters were new.
 
-        Jobs follow the existing ones in this order and do not keep their `seq`. Queues replace the settings of existing
-        ones, dependencies need both of their jobs, and none is decided. Occurrences come the oldest first. For jobs and
-        dead letters with an `origin`, the store status must say that they arrive from there; otherwise this raises
-        CopyFinished, because copied jobs may have run and been deleted since. Other jobs are refused with StoreMoved by
-        a store that has moved.
+        Jobs and dead letters with an `origin` raise CopyFinished unless the store status says that they arrive from
+        there; other jobs raise StoreMoved if the store has moved.
         """
         ...

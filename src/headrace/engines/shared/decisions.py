@@ -68,7 +68,10 @@ def unreleased_layout(where: str, place: str) -> SchemaMismatch:
 
 
 class CopyFinished(Exception):
-    """The store no longer accepts jobs from this origin: the copy was completed or given up."""
+    """The store no longer accepts jobs from this origin: the copy was completed or given up.
+
+    Jobs that were copied may have run and been deleted since.
+    """
 
 
 def closed_error(store_status: StoreStatus) -> HeadraceError:

@@ -39,7 +39,12 @@ CRASHES = Recovery(Trigger.LEASE_EXPIRED, State.FAILED, "its workers die again a
 
 
 def recover(lease: ExpiredLease, begun: Collection[int] | None, max_crashes: int | None) -> Recovery:
-    """The decision. `begun` are the numbers that a dead worker had begun, negative if they had ended."""
+    """The decision. `begun` are the numbers that a dead worker had begun, negative if they had ended.
+
+    A job that a dead worker had only prefetched gets its attempt back. A begun attempt is spent: the job retries at
+    once, or fails as `worker_lost` if none is left. With the `max_crashes`th lost worker it fails as `crash_loop`,
+    whatever is left, and its dead letter names these workers.
+    """
     if begun is not None and lease.seq not in begun and -lease.seq not in begun:
         return NOT_BEGUN
     if begun is not None and -lease.seq in begun and lease.has_attempts:

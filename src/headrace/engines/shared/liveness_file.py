@@ -11,7 +11,6 @@ import hashlib
 import mmap
 import os
 import struct
-import tempfile
 from pathlib import Path
 from types import ModuleType
 
@@ -76,6 +75,8 @@ class LivenessFile:
 
 def local_folder(identity: str) -> Path:
     """The folder shared by this host's workers on the store of this identity, if the store itself has no folder."""
+    import tempfile  # deferred: only workers need it, and it is slow to import
+
     owner = os.getuid() if hasattr(os, "getuid") else "user"
     try:
         base = Path(tempfile.gettempdir(), f"headrace-{owner}")

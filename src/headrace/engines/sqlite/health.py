@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 
@@ -126,6 +125,8 @@ _BYTES = """SELECT coalesce(sum(pgsize), 0) FROM dbstat
 
 
 def _disk_free(store: SqliteDatabase) -> int:
+    import shutil  # deferred: it loads every compression, and only checks of the store need it
+
     return shutil.disk_usage(store.path.parent).free
 
 

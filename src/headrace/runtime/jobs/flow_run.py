@@ -7,10 +7,9 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
 from graphlib import TopologicalSorter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headrace.core.clock import to_datetime
-from headrace.core.flows import drawing
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
 from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL, OPEN, State, Trigger
@@ -19,6 +18,9 @@ from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
 from headrace.runtime.jobs.async_twin import in_thread, twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
+
+if TYPE_CHECKING:
+    from headrace.core.flows.drawing import JobGraph
 
 FlowState = Literal["running", "failed", "cancelled", "completed"]
 Ends = str | list["Ends"]  # the ids of the last jobs, nested as their results are
@@ -190,11 +192,15 @@ class FlowRun:
 
     def mermaid(self) -> str:
         """The graph as Mermaid text, for a Markdown page."""
-        return drawing.mermaid(self._drawing())
+        from headrace.core.flows.drawing import mermaid  # deferred: few programs draw
+
+        return mermaid(self._drawing())
 
     def svg(self) -> str:
         """The graph as an SVG image, each job in the color of its state."""
-        return drawing.svg(self._drawing())
+        from headrace.core.flows.drawing import svg  # deferred: few programs draw
+
+        return svg(self._drawing())
 
     async def ajobs(self) -> list[Job[Any]]:
         """Like `jobs`, without blocking the event loop."""
@@ -213,10 +219,12 @@ class FlowRun:
 
     # -- internals
 
-    def _drawing(self) -> drawing.JobGraph:
+    def _drawing(self) -> JobGraph:
+        from headrace.core.flows.drawing import GraphNode, JobGraph  # deferred: few programs draw
+
         jobs = self.jobs
-        boxes = [drawing.GraphNode(job.id, _node_name(job), job.state) for job in jobs]
-        return drawing.JobGraph(boxes, [(edge.parent, edge.child) for edge in self._edges(jobs)])
+        boxes = [GraphNode(job.id, _node_name(job), job.state) for job in jobs]
+        return JobGraph(boxes, [(edge.parent, edge.child) for edge in self._edges(jobs)])
 
     def _edges(self, jobs: Sequence[Job[Any]]) -> list[Dependency]:
         """The dependencies between its own jobs."""
