@@ -16,7 +16,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.jobs.records import Claim, ClaimRequest, Filter, Outcome, QueueShare
 from headrace.core.jobs.states import State, Trigger
-from headrace.core.queues.limits import Limit, allows
+from headrace.core.queues.limits import Limit, allows, lane_of
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -677,7 +677,9 @@ def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engi
 
 
 def left(engine: Engine, rate: Rate, now: int, queue: str = "default") -> int:
-    return allows(rate, engine.rule_store.limit_state({queue: rate}).full_at.get(queue, 0), 1000 * now)
+    return allows(
+        rate, engine.rule_store.limit_state({("queue", queue): rate}).full_at.get(("queue", queue), 0), 1000 * now
+    )
 
 
 def test_what_is_left_of_a_rate_is_what_a_claim_would_start(engine: Engine) -> None:
@@ -699,9 +701,9 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
         rated(engine, rate, queue)
     engine.insert([*numbered(2), new_job("a", queue="a")], now=NOW)
     assert len(started(engine)) == 3
-    rates = {"default": rate, "a": rate, 'it"s': rate, "unknown": rate}
-    rested = engine.rule_store.limit_state(rates).full_at
-    assert {queue: allows(rate, rested.get(queue, 0), 1000 * NOW) for queue in rates} == {
+    queues = ("default", "a", 'it"s', "unknown")
+    rested = engine.rule_store.limit_state({("queue", queue): rate for queue in queues}).full_at
+    assert {queue: allows(rate, rested.get(("queue", queue), 0), 1000 * NOW) for queue in queues} == {
         "default": 3,
         "a": 4,
         'it"s': 5,
@@ -709,3 +711,15 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
     }
     assert left(engine, other, NOW) == 5
     assert engine.rule_store.limit_state({}).full_at == {}
+
+
+def test_the_buckets_of_tasks_and_rate_keys_are_read_like_those_of_queues(engine: Engine) -> None:
+    rate, of_task, of_key = per_second(1, burst=5), per_second(1, burst=4), per_second(1, burst=3)
+    engine.rule_store.set_rules("default", QueueRules(rate=rate, key_rate=of_key))
+    engine.rule_store.set_rules("work", TaskRules(rate=of_task))
+    rates = {("queue", "default"): rate, ("task", "work"): of_task, ("key", "default", "ann"): of_key}
+    assert engine.rule_store.limit_state(rates).full_at == {}
+    engine.insert([new_job("j", lane=lane_of([Limit("rate", "ann"), Limit("task", "work")]))], now=NOW)
+    assert len(started(engine)) == 1
+    full_at = engine.rule_store.limit_state(rates | {("key", "default", "bob"): of_key}).full_at
+    assert full_at == dict.fromkeys(rates, 1000 * NOW + 1_000_000)

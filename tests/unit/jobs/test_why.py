@@ -11,7 +11,7 @@ import pytest
 from headrace.app.services.why import explain
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency
-from headrace.core.jobs.queue_rules import LimitState, QueueRow, Rate, StoreRules
+from headrace.core.jobs.queue_rules import LimitState, QueueRow, Rate, RateOwner, StoreRules
 from headrace.core.jobs.records import Filter, JobRow, WorkerRow
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import NO_DEADLINE
@@ -47,7 +47,7 @@ class Counter:
     def rules(self) -> StoreRules:
         return StoreRules([QueueRow(name, name in self._paused, 0) for name in ("default", "other")], [])
 
-    def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
+    def limit_state(self, rates: Mapping[RateOwner, Rate] | None = None, now: int | None = None) -> LimitState:
         return LimitState([], {})
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:

@@ -77,9 +77,9 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
-    full_at, now = services.engine.rule_store.limit_state(rates).full_at, 1000 * services.clock.now()
+    state = services.engine.rule_store.limit_state({("queue", name): rate for name, rate in rates.items()})
     for name, rate in rates.items():
-        yield name, allows(rate, full_at.get(name, 0), now)
+        yield name, allows(rate, state.full_at.get(("queue", name), 0), 1000 * services.clock.now())
 
 
 def _rules_of(row: QueueRow) -> QueueRules:

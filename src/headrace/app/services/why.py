@@ -12,7 +12,15 @@ from headrace.core.events.history import AttemptError
 from headrace.core.jobs.dependencies import PARENT_FAILED
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.known_tasks import knows
-from headrace.core.jobs.queue_rules import QueueRow, QueueRules, Rate, Strategy, TaskRules, queue_rules
+from headrace.core.jobs.queue_rules import (
+    QueueRow,
+    QueueRules,
+    Rate,
+    RateOwner,
+    Strategy,
+    TaskRules,
+    queue_rules,
+)
 from headrace.core.jobs.records import Filter, JobRow, WorkerRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
@@ -24,6 +32,7 @@ from headrace.core.text import counted
 from headrace.engines.protocol.maintenance import StoreView
 
 _MAX_MESSAGE = 200  # characters
+_OWNER_NAMES = {"queue": "queue", "task": "task", "key": "rate key"}
 
 
 def explain(row: JobRow, store: StoreView, now: int, store_status: StoreStatus | None = None) -> Explanation:
@@ -138,11 +147,7 @@ def _pending(row: JobRow, store: StoreView, alive: list[WorkerRow], now: int) ->
     if busy >= slots:
         return Explanation(f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}")
     if rates := _rates(row, lane_limits, of_queue, of_task):
-        opens = _opens(row.queue, of_queue.rate, store, now)
-        return Explanation(
-            f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}.",
-            _raise("queue", row.queue, "rate") if of_queue.rate else _raise("task", row.task, "rate"),
-        )
+        return _rated(row, rates, pending, store, now)
     return Explanation(f"It is next in line: {pending} in queue {row.queue!r}, {slots - busy} slots are free.{behind}")
 
 
@@ -158,7 +163,7 @@ def _raise(kind: Literal["queue", "task"], name: str, limit: str) -> Remedy:
     return Remedy(
         verb="raise_queue_limit" if kind == "queue" else "raise_task_limit",
         target=name,
-        command=f"headrace {kind}s configure {name} --{limit} {'N/s' if limit == 'rate' else 'N'}",
+        command=f"headrace {kind}s configure {name} --{limit} {'N/s' if limit.endswith('rate') else 'N'}",
     )
 
 
@@ -248,21 +253,30 @@ def _full(name: str, most: int, held: int) -> str:
     return f"{name} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
 
 
-def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> str:
-    """The rates that apply to it. Only a claim knows whether one is used up."""
-    rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
-    rates |= {
-        f"rate key {lane_limit.name!r}": of_queue.key_rate for lane_limit in lane_limits if lane_limit.kind == "rate"
+def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> dict[RateOwner, Rate]:
+    """The rates that apply to it."""
+    rates: dict[RateOwner, Rate | None] = {("queue", row.queue): of_queue.rate, ("task", row.task): of_task.rate}
+    keys = [lane_limit.name for lane_limit in lane_limits if lane_limit.kind == "rate"]
+    rates |= {("key", row.queue, key): of_queue.key_rate for key in keys}
+    return {owner: rate for owner, rate in rates.items() if rate is not None}
+
+
+def _rated(row: JobRow, rates: dict[RateOwner, Rate], pending: str, store: StoreView, now: int) -> Explanation:
+    """The explanation for a job under rates: when the last of them allows a start, and how to raise that one."""
+    full_at = store.rule_store.limit_state(rates, now).full_at
+    opens = {
+        owner: opens_at(rate, full_at[owner]) // 1000
+        for owner, rate in rates.items()
+        if owner in full_at and not allows(rate, full_at[owner], 1000 * now)
     }
-    return " and ".join(f"{name} starts {format_rate(rate)}" for name, rate in rates.items() if rate is not None)
-
-
-def _opens(queue: str, rate: Rate | None, store: StoreView, now: int) -> str:
-    """When the rate of the queue allows the next start, if not now."""
-    full_at = 0 if rate is None else store.rule_store.limit_state({queue: rate}).full_at.get(queue, 0)
-    if rate is None or allows(rate, full_at, 1000 * now):
-        return ""
-    return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"
+    slowest = max(opens, key=opens.__getitem__, default=next(iter(rates)))
+    next_start = f", the next one in {_span(opens[slowest] - now)}" if opens else ""
+    owners = [f"{_OWNER_NAMES[owner[0]]} {owner[-1]!r} starts {format_rate(rate)}" for owner, rate in rates.items()]
+    kind, name, *of_key = slowest
+    remedy = _raise("task" if kind == "task" else "queue", name, "key-rate" if of_key else "rate")
+    return Explanation(
+        f"It waits its turn: {' and '.join(owners)}{next_start}; {pending} in queue {row.queue!r}.", remedy
+    )
 
 
 def _capabilities(worker: WorkerRow) -> list[str]:

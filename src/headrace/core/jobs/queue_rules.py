@@ -19,6 +19,9 @@ class Rate(Struct, frozen=True):
     burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
+RateOwner = tuple[str, ...]  # whose rate: ("queue", NAME), ("task", NAME), or of a rate key ("key", QUEUE, NAME)
+
+
 class QueueRules(Struct, frozen=True, omit_defaults=True):
     """An operator's rules for a queue, for every worker and every caller. None is no rule."""
 
@@ -71,11 +74,11 @@ class LimitState(NamedTuple):
     """What limits count at a moment.
 
     `running` is the number of jobs with a live lease by queue, task and lane; `full_at` is when, in microseconds, the
-    full burst of a queue's rate is available again.
+    full burst of a rate is available again.
     """
 
     running: list[tuple[str, str, str, int]]
-    full_at: dict[str, int]
+    full_at: dict[RateOwner, int]
 
 
 class QueueRow(Struct, frozen=True, array_like=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, TaskRules
+from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, RateOwner, TaskRules
 
 
 class RuleStore(Protocol):
@@ -15,9 +15,9 @@ class RuleStore(Protocol):
         """Replace the rules of the queue or the task of this name; every process follows within a second."""
         ...
 
-    def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
-        """How many jobs hold a live lease, and the buckets of queues with these rates: see `core.queues.limits.allows`.
+    def limit_state(self, rates: Mapping[RateOwner, Rate] | None = None, now: int | None = None) -> LimitState:
+        """How many jobs hold a live lease, and the buckets of these rates: see `core.queues.limits.allows`.
 
-        A queue that has not started anything for long may have no bucket.
+        A rate under which nothing has started for long may have no bucket.
         """
         ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, TaskRules
+from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, RateOwner, TaskRules
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import Script, load
 from headrace.engines.shared.operation_timing import timed_part
@@ -42,13 +42,16 @@ class RedisRuleStore:
         while last:  # pending jobs move into lanes, where the task's order applies
             last = self._read(_assign_task_lanes, name, last, _ASSIGN_BATCH_SIZE)
 
-    def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
+    def limit_state(self, rates: Mapping[RateOwner, Rate] | None = None, now: int | None = None) -> LimitState:
         self._database.prepare()
-        args: list[Value] = [part for name, rate in (rates or {}).items() for part in (name, rate.every, rate.burst)]
+        args: list[Value] = []
+        for owner, rate in (rates or {}).items():
+            args += [rate.every, rate.burst, len(owner), *owner]
         found, full_at = self._read(_limit_state, self._database.at(now), *args)
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         running = sorted((*map(serialization.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
-        return LimitState(running, serialization.named(full_at, int))
+        buckets = zip(rates or {}, full_at, strict=True)
+        return LimitState(running, {owner: int(moment) for owner, moment in buckets if moment is not None})
 
     def _read(self, script: Script, *args: Value) -> Any:
         self._database.prepare()

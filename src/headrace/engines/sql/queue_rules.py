@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, TaskRules
+from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, RateOwner, TaskRules
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.limited_claim import bucket_of
@@ -56,13 +56,13 @@ class SqlRuleStore:
             lambda tx: tx.run("assign_lanes", task=task, lane_limit=lane_limit, after=after, until=until)
         )
 
-    def limit_state(self, rates: Mapping[str, Rate] | None = None, now: int | None = None) -> LimitState:
+    def limit_state(self, rates: Mapping[RateOwner, Rate] | None = None, now: int | None = None) -> LimitState:
         at = self._database.at(now)
-        queues = {bucket_of(rate, "queue", name): name for name, rate in (rates or {}).items()}
+        owners = {bucket_of(rate, *owner): owner for owner, rate in (rates or {}).items()}
 
         def read(tx: Transaction) -> LimitState:
-            buckets = _buckets.decode(tx.fetch("rate_buckets", names=as_json(list(queues)))) if queues else []
-            full_at = {queues[bucket]: moment for bucket, moment in buckets}
+            buckets = _buckets.decode(tx.fetch("rate_buckets", names=as_json(list(owners)))) if owners else []
+            full_at = {owners[bucket]: moment for bucket, moment in buckets}
             return LimitState(_running.decode(tx.fetch("running", now=at)), full_at)
 
         return self._database.read(read)

@@ -149,14 +149,14 @@ local function count_for_rates(queue, rules, started)
   for _, head in ipairs(started) do
     for _, gate in ipairs(gates_of(head.lane)) do starts_by_gate[gate] = (starts_by_gate[gate] or 0) + 1 end
   end
-  if rules.rate then spend(rules.rate, #started, 'q', queue) end
+  if rules.rate then spend(rules.rate, #started, 'queue', queue) end
   for gate, starts in pairs(starts_by_gate) do
     local kind, name = gate:sub(1, 1), gate:sub(3)
     local of_name = task_rules[name]
     if kind == 'r' and rules.key_rate then
-      spend(rules.key_rate, starts, 'r', queue, name)
+      spend(rules.key_rate, starts, 'key', queue, name)
     elseif kind == 't' and of_name and of_name.rate then
-      spend(of_name.rate, starts, 't', name)
+      spend(of_name.rate, starts, 'task', name)
     end
   end
 end

@@ -94,7 +94,7 @@ local function task_capacity(task)
   local rules = task_rules[task] or {}
   local capacity = rules.paused and 0 or math.huge
   if rules.concurrency then capacity = math.min(capacity, rules.concurrency - count_live(key_of('task', task))) end
-  if rules.rate and capacity > 0 then capacity = math.min(capacity, rate_capacity(rules.rate, 't', task)) end
+  if rules.rate and capacity > 0 then capacity = math.min(capacity, rate_capacity(rules.rate, 'task', task)) end
   return capacity
 end
 
@@ -102,7 +102,7 @@ local function queue_capacity(queue, rules, capacity)
   if rules.concurrency then
     capacity = math.min(capacity, rules.concurrency - count_live(state_key('running', queue)))
   end
-  if rules.rate then capacity = math.min(capacity, rate_capacity(rules.rate, 'q', queue)) end
+  if rules.rate then capacity = math.min(capacity, rate_capacity(rules.rate, 'queue', queue)) end
   return capacity
 end
 
@@ -115,7 +115,7 @@ local function limit_counter(queue, rules)
     if kind == 'n' then return (capability_set[name] or capability_set['*']) and math.huge or 0 end
     if kind == 'c' then return (rules.key_concurrency or 1) - count_live(key_of('held', gate)) end
     if kind == 't' then return task_capacity(name) end
-    return rules.key_rate and rate_capacity(rules.key_rate, 'r', queue, name) or math.huge
+    return rules.key_rate and rate_capacity(rules.key_rate, 'key', queue, name) or math.huge
   end
   local function lane_capacity(gates)
     local least = math.huge

@@ -1,6 +1,7 @@
--- The number of jobs with a live lease, and when the full bursts of queues will be available again.
--- ARGV: now, then queue, and of its rate the microseconds between two starts and the burst, ...
--- Answers: queue, task, lane, number, ...; queue, the time in microseconds, ... without queues that have no bucket
+-- The number of jobs with a live lease, and when the full bursts of rates will be available again.
+-- ARGV: now, then of each rate the microseconds between two starts, the burst, and the number of names of its owner
+-- with these names: its kind and what it is the rate of
+-- Answers: queue, task, lane, number, ...; the time in microseconds, or false if the rate has no bucket, ...
 
 local members = call('ZRANGEBYSCORE', LEASES, '(' .. ARGV[1], '+inf')
 local counts, running, full_at = {}, {}, {}
@@ -16,9 +17,11 @@ for kind, jobs in pairs(counts) do
   local n = #running
   running[n + 1], running[n + 2], running[n + 3], running[n + 4] = queue, task, lane, jobs
 end
-for i = 2, #ARGV, 3 do
-  local rate = {every = tonumber(ARGV[i + 1]), burst = tonumber(ARGV[i + 2])}
-  local moment = call('ZSCORE', RATE_BUCKETS, bucket_of(rate, 'q', ARGV[i]))
-  if moment then full_at[#full_at + 1], full_at[#full_at + 2] = ARGV[i], text(tonumber(moment)) end
+local i = 2
+while i <= #ARGV do
+  local rate, last = {every = tonumber(ARGV[i]), burst = tonumber(ARGV[i + 1])}, i + 2 + tonumber(ARGV[i + 2])
+  local moment = call('ZSCORE', RATE_BUCKETS, bucket_of(rate, unpack(ARGV, i + 3, last)))
+  full_at[#full_at + 1] = moment and text(tonumber(moment))
+  i = last + 1
 end
 return {running, full_at}
