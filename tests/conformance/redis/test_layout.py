@@ -232,6 +232,27 @@ def test_every_key_is_told_of_at_the_head_of_the_library(redis_engine: RedisEngi
     assert len(inside.names()) > 25
 
 
+def test_a_job_that_comes_alone_is_stored_like_one_of_a_batch(redis_engine: RedisEngine, inside: Inside) -> None:
+    alone, *batch = (
+        new_job(f"job-{n}", priority=5, metadata='{"by": "me"}', options='{"timeout": 1000}', has_dependencies=1)
+        for n in (1, 2, 3)
+    )
+    redis_engine.insert([alone], now=NOW)
+    redis_engine.insert(batch, now=NOW)
+    check_sets(redis_engine, inside)
+    first, second, third = (
+        inside.client.hget(inside.key("jobs"), f"{n:012d}").replace(b"job-%d" % n, b"") for n in (1, 2, 3)
+    )
+    assert first == second == third
+    stored = [msgspec.structs.replace(job, seq=0, id="") for job in rows(redis_engine).values()]
+    assert stored == [stored[0]] * 3
+    [[one], [both]] = [groups for _, groups in redis_engine.events.read(None, 10)]
+    assert (one.jobs, both.jobs) == (["job-1"], ["job-2", "job-3"])
+    assert msgspec.structs.replace(one, jobs=[]) == msgspec.structs.replace(both, jobs=[])
+    assert inside.client.hvals(inside.key("hours")) == [b"000000000001 000000001000"]
+    assert inside.client.get(inside.key("events_count")) == b"3"
+
+
 def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     engine.queries.pause_queue("default", False)

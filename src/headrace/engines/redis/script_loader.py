@@ -18,7 +18,7 @@ from headrace.engines.redis.script_linker import (
 from headrace.engines.redis.script_records import expand
 
 _PARTS = {
-    "jobs/insert": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs"),
+    "jobs/insert": ("jobs/insert_one", "jobs/insert_batch"),
     "flows/insert_graph": (
         "jobs/write_new_jobs",
         "jobs/rare_inserts",
@@ -111,6 +111,7 @@ _IF_NEEDED = {
     ),
 }
 _WHEN_CALLED: dict[str, tuple[str, ...]] = {
+    "jobs/insert_batch": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs"),
     "jobs/rare_inserts": ("jobs/unique_keys", "queues/task_lanes"),
     "jobs/due_jobs": (),
     "jobs/insertion": ("jobs/write_new_jobs", "jobs/rare_inserts", "jobs/submit_jobs"),

@@ -578,6 +578,19 @@ local function rules_exist()
   return call('EXISTS', QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS) > 0
 end
 
+-- The range of job numbers for each hour, so that a search by time need not read all jobs. The upper bound is rounded
+-- up, so that it is not written again for every job.
+local ROUND = 1000
+local function write_hour(hour, first, last)
+  local name = text(hour)
+  local known = call('HGET', P .. ':hours', name)
+  local lowest, highest = (known or last .. ' ' .. last):match('^(%d+) (%d+)$')
+  if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: the range is unknown
+  if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
+  local range = (first < lowest and first or lowest) .. ' ' .. highest
+  if range ~= known then call('HSET', P .. ':hours', name, range) end
+end
+
 -- A list of records as one MessagePack array.
 local function as_array(parts, n)
   return '\221' .. struct.pack('>I4', n) .. table.concat(parts, '', 1, n)

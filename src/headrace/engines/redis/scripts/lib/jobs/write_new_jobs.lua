@@ -4,9 +4,7 @@ local ids, payload_records, new_count = {}, {}, 0
 local hours, has_numbers = {}, false
 local flow_pairs, flow_pair_count = {}, 0
 
--- The range of job numbers for each hour, so that a search by time need not read all jobs. The upper bound is rounded
--- up, so that it is not written again for every job.
-local ROUND = 1000
+-- The range of numbers of each hour of this batch.
 local function extend_hour(created_at, member)
   local hour = math.floor(created_at / 3600000)
   local range = hours[hour]
@@ -55,14 +53,6 @@ local function flush_new_jobs()
   write_in_parts('HSET', PAYLOADS, payload_records, new_count)
   write_in_parts('HSET', JOB_FLOW, flow_pairs, flow_pair_count)
   flush()
-  for hour, range in pairs(hours) do
-    local name, first, last = text(hour), range[1], range[2]
-    local known = call('HGET', P .. ':hours', name)
-    local lowest, highest = (known or last .. ' ' .. last):match('^(%d+) (%d+)$')
-    if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: the range is unknown
-    if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
-    local range = (first < lowest and first or lowest) .. ' ' .. highest
-    if range ~= known then call('HSET', P .. ':hours', name, range) end
-  end
+  for hour, range in pairs(hours) do write_hour(hour, range[1], range[2]) end
   ids, payload_records, new_count, hours, flow_pairs, flow_pair_count = {}, {}, 0, {}, {}, 0
 end
