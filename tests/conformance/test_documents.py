@@ -1,4 +1,4 @@
-"""The shelf: small documents that are written all or none, by version."""
+"""Small documents that are written all or none, by version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.runtime.documents import drop_documents
 from tests.support.engines import StoreUnderTest
 
 
-def test_a_paper_is_kept_by_kind_and_key(engine: Engine) -> None:
+def test_a_document_is_kept_by_kind_and_key(engine: Engine) -> None:
     assert engine.document_store.put(
         [Document("rule", "a ☃", 0, '{"x": "\\u00e9 ☃"}'), Document("rule", "b", 0, ""), Document("x", "a", 0, "1")]
     )
@@ -34,7 +34,7 @@ def test_who_has_not_seen_the_newest_version_changes_nothing(engine: Engine) -> 
     assert engine.document_store.get("rule") == [Document("rule", "a", 2, "second")]
 
 
-def test_papers_are_put_all_or_none(engine: Engine) -> None:
+def test_documents_are_put_all_or_none(engine: Engine) -> None:
     engine.document_store.put([Document("rule", "b", 0, "old"), Document("rule", "c", 0, "old")])
     for outdated in (Document("rule", "b", 7, "x"), Document("rule", "d", 1, "x"), Document("rule", "b", 0, "x")):
         assert not engine.document_store.put([Document("rule", "a", 0, "x"), outdated, Document("rule", "c", 1, "x")])
@@ -53,7 +53,7 @@ def test_to_put_nothing_is_no_mistake(engine: Engine) -> None:
     assert engine.document_store.put((), [])
 
 
-def test_papers_are_removed_all_or_none(engine: Engine) -> None:
+def test_documents_are_removed_all_or_none(engine: Engine) -> None:
     engine.document_store.put([Document("rule", key, 0, "x") for key in "abc"])
     assert not engine.document_store.put((), [Document("rule", "a", 1, ""), Document("rule", "b", 2, "")])
     assert not engine.document_store.put((), [Document("rule", "a", 1, ""), Document("rule", "none", 0, "")])
@@ -85,7 +85,7 @@ def test_browsing_goes_by_the_bytes_of_keys_both_ways(engine: Engine) -> None:
     assert found(limit=0) == []
 
 
-def test_the_first_papers_are_dropped_and_no_others(engine: Engine) -> None:
+def test_the_first_documents_are_dropped_and_no_others(engine: Engine) -> None:
     engine.document_store.put([Document("time", f"{number:04}", 0, "x") for number in range(10)])
     engine.document_store.put([Document("timd", "0000", 0, ""), Document("timf", "0000", 0, "")])
     assert drop_documents(engine.document_store, "time", "0005", 3) == 3
@@ -113,7 +113,7 @@ def test_kinds_are_those_that_have_papers(engine: Engine) -> None:
 
 
 def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None:
-    """Each reads and writes until its write holds: the classic lost update, on two papers in either order."""
+    """Each reads and writes until its write holds: the classic lost update, on two documents in either order."""
 
     def count(engine: Engine, keys: tuple[str, str]) -> None:
         for _ in range(10):
@@ -154,3 +154,12 @@ def test_documents_are_stored_and_deleted_together(engine: Engine) -> None:
     assert engine.document_store.put(change, [Document("rule", "b", 1, "")])
     assert engine.document_store.get("rule") == [Document("rule", "a", 2, "y")]
     assert engine.document_store.get("other") == [Document("other", "c", 1, "new")]
+
+
+def test_a_long_value_comes_back_as_it_is(engine: Engine) -> None:
+    for size in (500, 520, 100_000):
+        value = '{"é": "' + "x☃" * (size // 2) + '"}'
+        assert engine.document_store.put([Document("long", str(size), 0, value)])
+        assert engine.document_store.get("long", [str(size)]) == [Document("long", str(size), 1, value)]
+        assert engine.document_store.put([Document("long", str(size), 1, value[::-1])])
+        assert engine.document_store.get("long", [str(size)]) == [Document("long", str(size), 2, value[::-1])]

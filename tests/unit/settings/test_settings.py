@@ -249,10 +249,10 @@ def test_a_weight_that_is_no_whole_number_is_refused(given: Any) -> None:
 @pytest.mark.parametrize("url", ["redis://localhost/0", "rediss://h/0", "redis+sentinel://a/m/0", "unix:///r.sock"])
 def test_metrics_are_kept_shorter_in_memory_by_default(url: str) -> None:
     expected = resolve({"url": url}, {}, {}, "headrace.toml")
-    assert (expected.settings.metrics_keep_fine, expected.settings.metrics_keep_minutes) == (86_400, 604_800)
+    assert (expected.settings.metrics_keep_fine, expected.settings.metrics_keep_minutes) == (21_600, 259_200)
     assert expected.origin["metrics_keep_fine"] == "url"
     resolved = resolve({"url": url}, {"HEADRACE_METRICS_KEEP_FINE": "none"}, {}, "headrace.toml")
-    assert (resolved.settings.metrics_keep_fine, resolved.settings.metrics_keep_minutes) == (None, 604_800)
+    assert (resolved.settings.metrics_keep_fine, resolved.settings.metrics_keep_minutes) == (None, 259_200)
     usual = resolve({"url": "sqlite:///x.db"}, {}, {}, "headrace.toml").settings
     assert (usual.metrics_keep_fine, usual.metrics_keep_minutes) == (604_800, 2_592_000)
 

@@ -8,7 +8,7 @@ from typing import Any
 # The meaning of `staleness="enforce"`.
 _ENFORCED: dict[str, Any] = {"on_stale": "dead", "stale_running": 1800.0, "stale_age": 86_400.0}
 # Redis holds everything in memory: a busy store would have a gigabyte of metrics there.
-_IN_MEMORY: dict[str, Any] = {"metrics_keep_fine": 86_400.0, "metrics_keep_minutes": 604_800.0}
+_IN_MEMORY: dict[str, Any] = {"metrics_keep_fine": 21_600.0, "metrics_keep_minutes": 259_200.0}
 _REDIS = ("redis", "valkey", "unix")
 
 

@@ -1,7 +1,13 @@
-"""The versioned documents in Redis."""
+"""The versioned documents in Redis.
+
+A document is stored as its version, a blank and its value. A long value is compressed, with `z` instead of the blank:
+metrics are hundreds of thousands of documents of some kilobytes.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.database import RedisDatabase
 
 _put, _browse = load("documents/put"), load("documents/browse")
+_COMPRESSED_FROM = 512  # characters; a shorter value gains little
 
 
 @timed_part
@@ -63,7 +70,7 @@ class RedisDocumentStore:
         self._database.prepare()
         args: list[Value] = [len(documents)]
         for document in documents:
-            args += [document.kind, document.key, document.version, document.value]
+            args += [document.kind, document.key, document.version, _encoded(document.value)]
         for document in delete:
             args += [document.kind, document.key, document.version]
         return len(args) == 1 or bool(self._database.connections.run(_put, *args))
@@ -74,6 +81,16 @@ class RedisDocumentStore:
         return [kind for kind in map(serialization.text, found) if kind.startswith(prefix)]
 
 
+def _encoded(value: str) -> bytes:
+    plain = value.encode()
+    return b" " + plain if len(value) < _COMPRESSED_FROM else b"z" + zlib.compress(plain, 1)
+
+
 def _document(kind: str, key: str, stored: bytes) -> Document:
-    version, _, value = stored.partition(b" ")
+    version, separator, value = stored.partition(b" ")
+    if not version.isdigit():
+        version, separator, value = stored.partition(b"z")
+    if separator == b"z":
+        with contextlib.suppress(zlib.error):  # damaged: its decoder will find out
+            value = zlib.decompress(value)
     return Document(kind, key, int(version) if version.isdigit() else 0, serialization.text(value))

@@ -66,7 +66,7 @@
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task with rules -> its TaskRules in JSON
---   {p}:documents:<kind>   hash: key of a document -> its version, a space and its value
+--   {p}:documents:<kind>   hash: key of a document -> its version, then ' ' and its value or 'z' and this compressed
 --   {p}:document_keys:<kind>   sorted set of these keys, all of score 0: by key
 --   {p}:document_kinds   sorted set of the kinds that have any document, all of score 0: by name
 --   {p}:rate_buckets   sorted set of rate buckets, by the time in microseconds when the full burst is available
