@@ -86,16 +86,25 @@ def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:
     db, schema = servers.postgres_connection(url), PostgresUrl(url).schema
     db.execute(qualified(_MULTIPLY, schema), {"jobs": jobs, "days": _DAYS, "pattern": pattern.id})
     # What autovacuum has long done in a store of that age; it should not begin with it while we measure.
-    db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", schema))
+    db.execute(qualified("VACUUM (ANALYZE) headrace_jobs, headrace_ids", schema))
 
 
 _MULTIPLY = """
-INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, payload, checksum,
-        created_at, run_at, started_at, finished_at, worker, result, result_checksum)
-SELECT to_char(number, 'FM0000000000000000') || '-' || substr(id, 1, 19), task, queue, state, priority,
-        at, version, attempt, max_attempts, payload, checksum, at, at, at, at, worker, result, result_checksum
-FROM headrace_jobs, LATERAL (
-    SELECT number, created_at - %(days)s + %(days)s * number / %(jobs)s AS at
-    FROM generate_series(1, %(jobs)s::bigint) AS number
-) AS numbers WHERE id = %(pattern)s
+WITH named AS (
+    INSERT INTO headrace_ids (id)
+    SELECT to_char(number, 'FM0000000000000000') || '-' || substr(%(pattern)s, 1, 19)
+    FROM generate_series(1, %(jobs)s::bigint) AS number ORDER BY number
+    RETURNING seq, id
+), numbered AS (
+    SELECT seq, id, row_number() OVER (ORDER BY seq) AS number FROM named
+)
+INSERT INTO headrace_jobs (seq, id, task, queue, state, priority, rank, version, attempt, max_attempts, payload,
+        checksum, created_at, run_at, started_at, finished_at, worker, result, result_checksum)
+SELECT seq, id, task, queue, state, priority, at, version, attempt, max_attempts, payload, checksum, at, at, at, at,
+        worker, result, result_checksum
+FROM (
+    SELECT numbered.seq, numbered.id, created_at - %(days)s + %(days)s * number / %(jobs)s AS at, task, queue, state,
+           priority, version, attempt, max_attempts, payload, checksum, worker, result, result_checksum
+    FROM numbered CROSS JOIN headrace_jobs AS pattern WHERE pattern.id = %(pattern)s
+) AS copies
 """

@@ -112,7 +112,7 @@ class PostgresSchemas:
         from headrace.engines.postgres.store_url import PostgresUrl
 
         db = self._servers.postgres_connection(url)
-        db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", PostgresUrl(url).schema))
+        db.execute(qualified("VACUUM (ANALYZE) headrace_jobs, headrace_ids", PostgresUrl(url).schema))
         with contextlib.suppress(errors.InsufficientPrivilege):  # at a named server
             # Whatever is changed first after it costs a whole page: few or many jobs, it is the same for both.
             db.execute("CHECKPOINT")

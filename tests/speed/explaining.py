@@ -22,13 +22,14 @@ from headrace.engines.sql.records import Completion, DeadLetterInsert, HistoryTe
 from tests.support import servers
 from tests.support.builders import NOW, fail, new_job
 
-BIG = ("jobs", "history", "logs", "tags", "steps")
+BIG = ("jobs", "ids", "history", "logs", "tags", "steps")
 # Read without a condition, these hold only jobs that are at stake now; any other index holds all there ever were.
 OF_THE_OPEN = {"jobs_pending", "jobs_due", "jobs_waiting", "jobs_leased", "jobs_expiring"}
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 # A store in the middle of its life: mostly history, some of every state, everything in each of five queues.
 LOAD = f"""
+INSERT INTO headrace_ids (seq, id) SELECT n, 'job-' || lpad(n::text, 8, '0') FROM numbers;
 INSERT INTO headrace_jobs (seq, id, task, queue, state, priority, rank, version, attempt, max_attempts, payload,
                            checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, tags)
 SELECT n, 'job-' || lpad(n::text, 8, '0'), 'task' || n % 7, 'q' || n / 10 % 5, state, n % 3, due, 2, 1, 3, '[1,2]',
@@ -167,7 +168,11 @@ class Store:
             db.execute(qualified(LOAD, self.engine.address.schema).replace("FROM numbers", numbers))
 
     def drop_index(self, name: str) -> None:
-        self.plain.execute(f'DROP INDEX "{self.engine.address.schema}".headrace_{name}')
+        """The one of a primary key with it: `ids_pkey`."""
+        table, _, key = name.rpartition("_")
+        where = f'"{self.engine.address.schema}".headrace_'
+        drop = f"ALTER TABLE {where}{table} DROP CONSTRAINT headrace_{name}"
+        self.plain.execute(drop if key == "pkey" else f"DROP INDEX {where}{name}")
 
     def analyze(self) -> None:
         for table in BIG:

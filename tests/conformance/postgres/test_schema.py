@@ -233,7 +233,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
 def test_tables_of_before_the_first_release_are_refused_with_what_to_do(
     older: str, open_engine: Open, db: psycopg.Connection[Any]
 ) -> None:
-    db.execute(f"UPDATE {name_in(older)}.headrace_schema SET name = 'foundation'")
+    db.execute(f"DROP TABLE {name_in(older)}.headrace_ids CASCADE")
     before = tables(db, older)
     engine = open_engine(older)
     acts: list[Callable[[], object]] = [engine.migrate, lambda: claim(engine), engine.maintenance.facts]

@@ -19,7 +19,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.jobs.records import ClaimRequest, ExchangeResult, JobNote, Outcome
 from headrace.engines.postgres import settle_and_claim
 from headrace.engines.postgres.connections import Connection, ConnectionPool
-from headrace.engines.postgres.settle_and_claim import SUCCEED, ClaimResult, SettleResult
+from headrace.engines.postgres.settle_and_claim import SUCCEED, ClaimResult, SettleContext, SettleResult
 from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import lease_recovery
@@ -27,6 +27,7 @@ from headrace.engines.sql.dependencies import MustWaitForChildren, Wakeups
 
 T = TypeVar("T")
 _MANY = 50  # jobs settled and claimed that are worth a thread
+_MOST_NUMBERS = 100_000  # remembered; those of claims that others settled are never asked for
 
 
 class ExchangeBatch(NamedTuple):
@@ -90,6 +91,7 @@ class Exchange:
         self._channel = channel
         self._cursors: dict[str, str] = {}
         self._hints = ExchangeHints()
+        self._numbers: dict[str, int] = {}  # of claimed jobs: their outcomes need no lookup by id
 
     def __call__(
         self,
@@ -107,7 +109,18 @@ class Exchange:
             answer = ExchangeResult(settled.refused, [])
         else:
             answer = self._claimed(want, taken, settled, now)
+        self._remember_numbers(outcomes, answer)
         return answer, self._topics(outcomes, settled)
+
+    def _remember_numbers(self, outcomes: Sequence[Outcome], answer: ExchangeResult) -> None:
+        for outcome in outcomes:
+            self._numbers.pop(outcome.id, None)
+        if len(self._numbers) > _MOST_NUMBERS:
+            self._numbers.clear()
+        self._numbers.update([(claim.id, claim.ref) for claim in answer.claims])
+
+    def _context(self, batch: ExchangeBatch) -> SettleContext:
+        return SettleContext(self._channel, batch.groups, self._numbers)
 
     # -- the paths of an exchange
 
@@ -141,7 +154,7 @@ class Exchange:
             return self._transact(lambda db, hints: self._settle(db, batch, hints))
 
         left, effects = self._server.run(
-            lambda db: settle_and_claim.complete(self._tx(db), batch.outcomes, self._channel, batch.groups)
+            lambda db: settle_and_claim.complete(self._tx(db), batch.outcomes, self._context(batch))
         )
         if not left:
             return SettleResult([], effects)
@@ -149,9 +162,7 @@ class Exchange:
         def settle_rest(db: Connection) -> SettleResult:
             tx = self._tx(db)
             tx.fetch("share_dependencies")
-            return settle_and_claim.settle_with_dependencies(
-                tx, left, batch.worker, self._channel, batch.now, batch.groups
-            )
+            return settle_and_claim.settle_with_dependencies(tx, left, batch.worker, self._context(batch), batch.now)
 
         rest = self._server.transact(settle_rest)
         rest.effects.add(effects)
@@ -174,7 +185,7 @@ class Exchange:
         if self._may_unblock(batch.outcomes):
             tx.fetch("ring", messages=as_json(["work"]), channel=self._channel)
         path = next(path for path in SETTLES if path.when(batch, hints))
-        return path.settle(tx, batch.outcomes, batch.worker, self._channel, batch.now, batch.groups)
+        return path.settle(tx, batch.outcomes, batch.worker, self._context(batch), batch.now)
 
     def _topics(self, outcomes: Sequence[Outcome], settled: SettleResult) -> set[str]:
         """The topics to ring."""

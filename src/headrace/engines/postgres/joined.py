@@ -38,7 +38,10 @@ _store_status = msgspec.json.Decoder(StoreStatus)
 _DATABASE_SQL = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
 _TRANSACTION_SQL = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, current_setting('transaction_isolation')"
 _UNDO = """WITH gone AS (
-    DELETE FROM headrace_jobs WHERE id IN (SELECT jsonb_array_elements_text(%(ids)s::jsonb)) RETURNING seq
+    DELETE FROM headrace_jobs
+    WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_ids
+                           WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(%(ids)s::jsonb)))))
+    RETURNING seq
 ), untagged AS (
     DELETE FROM headrace_tags WHERE job IN (SELECT seq FROM gone)
 )

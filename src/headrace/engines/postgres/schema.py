@@ -20,13 +20,13 @@ _TABLE = """CREATE TABLE IF NOT EXISTS headrace_schema (
     version integer PRIMARY KEY, name text NOT NULL, needs integer NOT NULL, applied_at bigint NOT NULL)"""
 
 _IS_THERE = """SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = %s AND c.relname = 'headrace_schema'"""
+    WHERE n.nspname = %s AND c.relname = %s"""
 
 
 def version_of(db: Connection, schema: str) -> tuple[int, int]:
     """The version of the tables, 0 if there are none, and the oldest version of the code that works with them."""
     # Not to_regclass: its session may have cached, before it waited for the lock, that the schema did not exist.
-    if db.execute(_IS_THERE, [schema]).fetchone() is None:
+    if db.execute(_IS_THERE, [schema, "headrace_schema"]).fetchone() is None:
         return 0, 0
     row = db.execute(qualified("SELECT max(version), max(needs) FROM headrace_schema", schema)).fetchone()
     return (0, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
@@ -35,8 +35,7 @@ def version_of(db: Connection, schema: str) -> tuple[int, int]:
 def refuse_unknown(db: Connection, schema: str, where: str) -> int:
     """The version of the tables; refuses those of a newer headrace, and those of before the first release."""
     version, needs = version_of(db, schema)
-    old = qualified("SELECT 1 FROM headrace_schema WHERE name = 'foundation'", schema)
-    if version and db.execute(old).fetchone() is not None:
+    if version and db.execute(_IS_THERE, [schema, "headrace_ids"]).fetchone() is None:
         raise unreleased_layout(where, "a new schema")
     if needs > CURRENT:
         raise newer_layout(where, version, CURRENT)

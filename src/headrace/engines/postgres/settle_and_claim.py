@@ -56,6 +56,15 @@ def note(tx: Transaction, notes: Sequence[JobNote]) -> None:
         tx.run("note_logs", n=as_json(lines))
 
 
+class SettleContext(NamedTuple):
+    """What a settle needs beside its outcomes: where to ring, the events to store with it, and the numbers of jobs, as
+    far as they are known."""
+
+    channel: str
+    groups: Sequence[EventGroup]
+    numbers: Mapping[str, int]
+
+
 class SettleResult(NamedTuple):
     """The stale outcomes, the topics to ring, whether any job had dependencies, and whether any success has to wait
     for open children."""
@@ -66,83 +75,66 @@ class SettleResult(NamedTuple):
     some_wait: bool = False
 
 
-def complete(
-    tx: Transaction, outcomes: Sequence[Outcome], channel: str, groups: Sequence[EventGroup] = ()
-) -> tuple[list[Outcome], Wakeups]:
+def complete(tx: Transaction, outcomes: Sequence[Outcome], context: SettleContext) -> tuple[list[Outcome], Wakeups]:
     """Settle plain successes with their events in one statement; the rest is stale or has dependencies."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
-    if not done and groups:
-        events.append_events(tx, page(narrowed(groups, ())))
+    if not done and context.groups:
+        events.append_events(tx, page(narrowed(context.groups, ())))
     if not done:
         return [*first, *again], Wakeups()
-    left, _, frees = _complete(tx, done, channel, 0, groups, len(outcomes))
+    left, _, frees = _complete(tx, done, context, 0, len(outcomes))
     if len(done) < len(first):
         left += [o for o in first if o.spawned]
     return left + again, Wakeups(work=frees)
 
 
 def settle(
-    tx: Transaction,
-    outcomes: Sequence[Outcome],
-    worker: str | None,
-    channel: str,
-    now: int,
-    groups: Sequence[EventGroup] = (),
+    tx: Transaction, outcomes: Sequence[Outcome], worker: str | None, context: SettleContext, now: int
 ) -> SettleResult:
     """Settle current outcomes; record and report the stale ones."""
     first, again = _first_and_again(outcomes)
-    left, effects = complete(tx, [o for o in first if o.event is SUCCEED], channel, groups)
+    left, effects = complete(tx, [o for o in first if o.event is SUCCEED], context)
     if others := [o for o in first if o.event is not SUCCEED]:
-        left += _without(_settle(tx, others, channel, 0), others)
+        left += _without(_settle(tx, others, context.channel, 0), others)
     left += again
     if not left:
         return SettleResult([], effects)
-    rest = settle_with_dependencies(tx, left, worker, channel, now, groups)
+    rest = settle_with_dependencies(tx, left, worker, context, now)
     rest.effects.add(effects)
     return rest
 
 
 def settle_optimistic(
-    tx: Transaction,
-    outcomes: Sequence[Outcome],
-    worker: str | None,
-    channel: str,
-    now: int,
-    groups: Sequence[EventGroup] = (),
+    tx: Transaction, outcomes: Sequence[Outcome], worker: str | None, context: SettleContext, now: int
 ) -> SettleResult:
     """`settle` for successes of which most have dependencies: one statement first, then their dependents.
 
     Raises MustWaitForChildren, after which nothing may be committed, if one of them has open children.
     """
     first, again = _first_and_again(outcomes)
-    left, linked, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
+    left, linked, frees = _complete(tx, first, context, 1, len(outcomes))
     effects = dependencies.propagate_completed(tx, linked, now) if linked else Wakeups()
     effects.work |= frees
     if topics := effects.topics():
-        tx.run("ring", messages=as_json(topics), channel=channel)
+        tx.run("ring", messages=as_json(topics), channel=context.channel)
     left += again
     if not left:
         return SettleResult([], effects, bool(linked))
-    rest = settle_with_dependencies(tx, left, worker, channel, now, groups)
+    rest = settle_with_dependencies(tx, left, worker, context, now)
     rest.effects.add(effects)
     return rest._replace(had_dependencies=bool(linked))
 
 
 def settle_with_dependencies(
-    tx: Transaction,
-    left: Sequence[Outcome],
-    worker: str | None,
-    channel: str,
-    now: int,
-    groups: Sequence[EventGroup] = (),
+    tx: Transaction, left: Sequence[Outcome], worker: str | None, context: SettleContext, now: int
 ) -> SettleResult:
     """Settle the outcomes of jobs with dependencies, with their dependents. The rest is stale: record and report it."""
-    writer = _PostgresSettleWriter(tx, channel, groups)
+    writer = _PostgresSettleWriter(tx, context)
     settled = dependencies.settle(tx, left, writer, now)
     settled.effects.work |= writer.frees
     if topics := settled.effects.topics():
-        tx.run("ring", messages=as_json(topics), channel=channel)
+        tx.run("ring", messages=as_json(topics), channel=context.channel)
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
     if stale:
         tx.run("record_stale", o=as_json(stale), now=now, worker=worker)
@@ -152,19 +144,18 @@ def settle_with_dependencies(
 class _PostgresSettleWriter:
     """Settles jobs with dependencies."""
 
-    def __init__(self, tx: Transaction, channel: str, groups: Sequence[EventGroup]) -> None:
+    def __init__(self, tx: Transaction, context: SettleContext) -> None:
         self._tx = tx
-        self._channel = channel
-        self._groups = groups
+        self._context = context
         self.frees = False  # a slot for another worker's job
 
     def complete(self, outcomes: list[Outcome]) -> None:
-        ended = completions_of(self._groups, {outcome.id for outcome in outcomes})
-        *_, frees = _complete(self._tx, outcomes, self._channel, 1, ended, len(outcomes))
+        ended = completions_of(self._context.groups, {outcome.id for outcome in outcomes})
+        *_, frees = _complete(self._tx, outcomes, self._context._replace(groups=ended), 1, len(outcomes))
         self.frees |= frees
 
     def settle(self, outcomes: list[Outcome]) -> None:
-        _settle(self._tx, outcomes, self._channel, 1)
+        _settle(self._tx, outcomes, self._context.channel, 1)
         # The success of a job with open children ends its run, though not the job.
         self.frees |= any(outcome.event is SUCCEED for outcome in outcomes)
 
@@ -195,22 +186,21 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    tx: Transaction,
-    outcomes: list[Outcome],
-    channel: str,
-    with_dependencies: int,
-    groups: Sequence[EventGroup],
-    completions: int,
+    tx: Transaction, outcomes: list[Outcome], context: SettleContext, with_dependencies: int, completions: int
 ) -> tuple[list[Outcome], list[int], bool]:
     """The outcomes that did not apply, the numbers of jobs with dependencies, and whether a slot of a limit became
     free."""
-    done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
-    batch = event_params(page(groups) if groups else None)
+    number_of = context.numbers.get
+    done = [
+        Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at, number_of(o.id))
+        for o in in_order(outcomes)
+    ]
+    batch = event_params(page(context.groups) if context.groups else None)
     answer = tx.fetch(
         "complete",
         o=as_json(done),
         expected=len(done),
-        channel=channel,
+        channel=context.channel,
         with_dependencies=with_dependencies,
         completions=completions,
         **batch,

@@ -27,9 +27,9 @@ FILES = (
     *("maintenance", "transfer", "archive"),
 )
 _TABLE = re.compile(
-    r"\bheadrace_(?:jobs|flows|dependencies|tags|history|logs|steps|dead_letters|queues|tasks|rate_buckets"
+    r"\bheadrace_(?:jobs|ids|flows|dependencies|tags|history|logs|steps|dead_letters|queues|tasks|rate_buckets"
     r"|schedules|occurrences|workers|documents|store|events|schema|archive|archive_default"
-    r"|append_history_events|append_dead_letter_event)\b"
+    r"|append_history_events|append_dead_letter_event|forget_ids)\b"
 )
 _MACROS = {
     **MACROS,
@@ -37,6 +37,9 @@ _MACROS = {
     "list": "coalesce(json_agg({0}), '[]')::text",
     "in_texts": "= ANY (ARRAY(SELECT jsonb_array_elements_text({0}::jsonb)))",
     "in_numbers": "= ANY (ARRAY(SELECT jsonb_array_elements({0}::jsonb)::bigint))",
+    "named": "seq = ANY (ARRAY(SELECT seq FROM headrace_ids"
+    " WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text({0}::jsonb)))))",
+    "has_id": "seq = ANY (ARRAY[(SELECT seq FROM headrace_ids WHERE id = {0})])",
     "in": "= ANY (ARRAY({0}))",
     "each": "jsonb_array_elements(:{0}::jsonb) WITH ORDINALITY AS {0}(value, key)",
     "lookup": "CROSS JOIN LATERAL (SELECT * FROM {0} AS {1} WHERE {2} OFFSET 0) AS {1}",

@@ -16,6 +16,8 @@ macro of the engine's `Dialect`:
     {list a}                 the result as one JSON text: an array of values
     {rows a, {flag b}}       a condition in it as true or false
     id {in_texts :ids}       is one of the texts of a JSON array; {in_numbers :seqs} the same with whole numbers
+    {named :ids}             names one of the jobs whose ids are in a JSON array; `job.{named :ids}` with an alias
+    {has_id r.job_id}        has this id, of a job
     id {in SELECT ...}       is in the result of a query, which is executed once and not joined
     {each o}                 the elements of the JSON parameter `:o`, as table `o`; `o.key` is the position
     {lookup jobs AS job ON job.id = o.id}    joins those rows of a table, looked up for each row so far

@@ -29,13 +29,14 @@ from headrace.core.schedules.records import Occurrence
 
 
 class Completion(Struct, frozen=True, array_like=True, gc=False):
-    """The few fields of a success: half of a settle's cost is parsing its batch."""
+    """The few fields of a success: half of a settle's cost is parsing its batch. `seq` is there if it is known."""
 
     id: str
     version: int
     result: str | None
     result_checksum: int | None
     finished_at: int | None
+    seq: int | None = None
 
 
 class SettleKey(Struct, frozen=True, array_like=True, gc=False):

@@ -25,6 +25,8 @@ _MACROS = {
     "list": "json_group_array({0})",
     "in_texts": "IN (SELECT value FROM json_each({0}))",
     "in_numbers": "IN (SELECT value FROM json_each({0}))",
+    "named": "id IN (SELECT value FROM json_each({0}))",
+    "has_id": "id = {0}",
     "in": "IN ({0})",
     "each": "json_each(:{0}) AS {0}",
     "lookup": "JOIN {0} AS {1} ON {2}",

@@ -3,7 +3,7 @@ SELECT coalesce(json_agg(json_build_array(locked.key - 1, locked.seq)), '[]')::t
 FROM (
     SELECT o.key, job.seq
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
-    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
+    JOIN headrace_jobs AS job ON job.{has_id o.id} AND job.version = o.version
     WHERE (job.has_dependencies <> 0 OR o.spawned) AND jsonb_typeof(o.value) = 'array'
     ORDER BY job.seq
     FOR UPDATE OF job) AS locked;

@@ -5,7 +5,7 @@
 UPDATE headrace_jobs SET lease_until = :until
 WHERE seq = ANY (ARRAY(
     SELECT job.seq FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version
+    JOIN headrace_jobs AS job ON job.{has_id lease.id} AND job.version = lease.version
     WHERE jsonb_typeof(lease.value) = 'array' AND coalesce(job.lease_until, 0) > :now
     FOR UPDATE OF job SKIP LOCKED));
 
@@ -14,7 +14,7 @@ SELECT coalesce(json_agg(json_build_array(lease.id, lease.version)), '[]')::text
 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
 WHERE jsonb_typeof(lease.value) = 'array'
   AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
-                  WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version
+                  WHERE job.{has_id lease.id} AND job.version = lease.version
                     AND coalesce(job.lease_until, 0) > :now);
 
 -- Every worker runs this every second, and dead workers are rare: the first part reads only overdue jobs, the second

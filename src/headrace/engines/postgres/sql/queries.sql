@@ -1,14 +1,14 @@
 -- name: get
 SELECT coalesce(json_agg(json_build_array({JobRow:most})), '[]')::text
 FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
-CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE {has_id given.name} OFFSET 0) AS job;
 
 -- name: unfinished
 SELECT coalesce(json_agg(id), '[]')::text
 FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
 CROSS JOIN LATERAL (
     SELECT id FROM headrace_jobs
-    WHERE id = given.name AND state NOT IN ('completed', 'failed', 'cancelled') OFFSET 0) AS job;
+    WHERE {has_id given.name} AND state NOT IN ('completed', 'failed', 'cancelled') OFFSET 0) AS job;
 
 -- name: queue_counts
 SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::text FROM (
@@ -30,4 +30,4 @@ SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text 
     SELECT logged.* FROM headrace_jobs AS known CROSS JOIN LATERAL (
         SELECT * FROM headrace_logs AS l WHERE l.job BETWEEN known.seq AND known.seq
         ORDER BY l.job DESC, l.seq DESC LIMIT :limit) AS logged
-    WHERE known.id = :id) AS newest;
+    WHERE known.{has_id :id}) AS newest;

@@ -15,7 +15,7 @@ CROSS JOIN LATERAL (
 SELECT coalesce(json_agg(json_build_array(seq, id, has_dependencies, flow, state)), '[]')::text FROM (
     SELECT job.seq, job.id, job.has_dependencies, job.flow, job.state
     FROM jsonb_array_elements(:lease::jsonb) AS lease(value), headrace_jobs AS job
-    WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version AND jsonb_typeof(lease.value) = 'array'
+    WHERE job.{has_id lease.id} AND job.version = lease.version AND jsonb_typeof(lease.value) = 'array'
       AND job.state IN ('completed', 'failed', 'cancelled')
       AND NOT EXISTS (SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_letter.job_id = job.id AND dead_letter.status = 'pending')
     FOR UPDATE OF job SKIP LOCKED) AS to_delete;

@@ -28,7 +28,7 @@ CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = tags.job OFFSET 0) A
  ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
 
 -- name: by_id
-(SELECT * FROM headrace_jobs AS job WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) OFFSET 0)
+(SELECT * FROM headrace_jobs AS job WHERE job.{named :ids} OFFSET 0)
 AS job WHERE job.seq < :before AND job.seq >= :floor
 
 -- name: by_numbers

@@ -1,11 +1,14 @@
 -- The end of a job in a lane, or in a queue or task with rules, may let another worker's job start.
+-- The worker that claimed a job knows its number, which spares the lookup by id. It is of this store only if the id fits.
 -- name: complete (each o: Completion)
 WITH done AS (
     UPDATE headrace_jobs AS job SET state = 'completed', {next_version o.finished_at}, result = o.result,
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND (job.has_dependencies = 0 OR :with_dependencies > 0) AND jsonb_typeof(o.value) = 'array'
+    WHERE job.seq = ANY (ARRAY[coalesce(o.seq, (SELECT seq FROM headrace_ids WHERE id = o.id))]) AND job.id = o.id
+      AND job.version = o.version AND (job.has_dependencies = 0 OR :with_dependencies > 0)
+      AND jsonb_typeof(o.value) = 'array'
     RETURNING job.id, job.version - 1 AS version, CASE WHEN job.has_dependencies <> 0 THEN job.seq END AS edge_seq,
               job.lane > '' OR EXISTS (SELECT FROM headrace_tasks)
                   OR job.queue = ANY (ARRAY(SELECT name FROM headrace_queues
@@ -31,7 +34,7 @@ FROM done;
 WITH o AS MATERIALIZED (
     SELECT job, o.value
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
-    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
+    JOIN headrace_jobs AS job ON job.{has_id o.id} AND job.version = o.version
     WHERE (job.has_dependencies = 0 OR :with_dependencies > 0) AND jsonb_typeof(o.value) = 'array'
     ORDER BY o.key
     FOR UPDATE OF job
@@ -113,7 +116,7 @@ SELECT job.seq, :now, 'lease_lost', job.state, job.state, o.version, job.attempt
        'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
        o.error_type, o.error_message, o.error_traceback
 FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
-JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id])
+JOIN headrace_jobs AS job ON job.{has_id o.id}
 WHERE jsonb_typeof(o.value) = 'array'
 ORDER BY o.key
 RETURNING pg_notify(:channel, 'events');
@@ -121,12 +124,12 @@ RETURNING pg_notify(:channel, 'events');
 -- name: note_progress (each n: JobNote)
 UPDATE headrace_jobs AS job SET progress = n.progress
 FROM jsonb_array_elements(:n::jsonb) AS n(value)
-WHERE job.id = ANY (ARRAY[n.id]) AND job.version = n.version AND jsonb_typeof(n.value) = 'array';
+WHERE job.{has_id n.id} AND job.version = n.version AND jsonb_typeof(n.value) = 'array';
 
 -- name: note_logs (each n: JobNote)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
 FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
-JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[n.id]) AND job.version = n.version
+JOIN headrace_jobs AS job ON job.{has_id n.id} AND job.version = n.version
 WHERE jsonb_typeof(n.value) = 'array'
 ORDER BY n.key;

@@ -2,7 +2,7 @@
 UPDATE headrace_jobs AS job SET state = 'pending', run_at = :now, reason = NULL,
                                 rank = CASE WHEN job.rank < 0 THEN -:now::bigint ELSE :now::bigint END
 FROM jsonb_array_elements(:o::jsonb) AS o(value)
-WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version + 1 AND jsonb_typeof(o.value) = 'array'
+WHERE job.{has_id o.id} AND job.version = o.version + 1 AND jsonb_typeof(o.value) = 'array'
   AND lower(job.state) = 'scheduled'
   AND (SELECT count(*) FROM headrace_steps AS step
        WHERE step.job = job.seq AND step.kind = 'event' AND step.name = o.awaits

@@ -7,11 +7,11 @@
 
 -- name: lock_named
 SELECT {rows id, seq, state} FROM (
-    SELECT id, seq, state FROM headrace_jobs WHERE id {in_texts :ids} ORDER BY seq {lock FOR UPDATE}) AS named;
+    SELECT id, seq, state FROM headrace_jobs WHERE {named :ids} ORDER BY seq {lock FOR UPDATE}) AS named;
 
 -- name: edges_below
 WITH RECURSIVE below (seq) AS (
-    SELECT seq FROM headrace_jobs WHERE id {in_texts :ids}
+    SELECT seq FROM headrace_jobs WHERE {named :ids}
     UNION
     SELECT edge.child FROM below {lookup headrace_dependencies AS edge ON edge.parent = below.seq}
 )
@@ -26,13 +26,13 @@ FROM below
 INSERT INTO headrace_dependencies (child, parent, policy, blocks)
 SELECT child.seq, parent.seq, b.policy, b.blocks
 FROM {each b}
-{lookup headrace_jobs AS child ON child.id = b.child}
-{lookup headrace_jobs AS parent ON parent.id = b.parent}
+{lookup headrace_jobs AS child ON child.{has_id b.child}}
+{lookup headrace_jobs AS parent ON parent.{has_id b.parent}}
 WHERE true
 ON CONFLICT DO NOTHING};
 
 -- name: mark_dependents
-{count UPDATE headrace_jobs SET has_dependencies = 1 WHERE has_dependencies = 0 AND id {in_texts :ids}};
+{count UPDATE headrace_jobs SET has_dependencies = 1 WHERE has_dependencies = 0 AND {named :ids}};
 
 -- name: back_to_waiting
 {count
@@ -183,10 +183,10 @@ WHERE id {in_texts :ids} AND (SELECT 1 FROM headrace_jobs AS job WHERE job.flow 
 SELECT {rows parent, child, policy, {flag blocks}} FROM (
     SELECT parent.id AS parent, child.id AS child, edge.policy, edge.blocks
     FROM (SELECT below.* FROM headrace_jobs AS job
-          {lookup headrace_dependencies AS below ON below.parent = job.seq} WHERE job.id {in_texts :ids}
+          {lookup headrace_dependencies AS below ON below.parent = job.seq} WHERE job.{named :ids}
           UNION
           SELECT above.* FROM headrace_jobs AS job
-          {lookup headrace_dependencies AS above ON above.child = job.seq} WHERE job.id {in_texts :ids}) AS edge
+          {lookup headrace_dependencies AS above ON above.child = job.seq} WHERE job.{named :ids}) AS edge
     {lookup headrace_jobs AS parent ON parent.seq = edge.parent}
     {lookup headrace_jobs AS child ON child.seq = edge.child}
     ORDER BY edge.child, edge.parent) AS named;

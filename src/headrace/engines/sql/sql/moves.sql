@@ -62,7 +62,7 @@ job.flow = :flow
 job.finished_at IS NULL
 
 -- name: where_ids
-job.id {in_texts :ids}
+job.{named :ids}
 
 -- name: where_tag
 job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)

@@ -57,7 +57,7 @@ WHERE EXISTS (SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_lett
 
 -- name: any_dependents
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
-               WHERE job.id {in_texts :ids} AND (job.has_dependencies <> 0 OR job.flow IS NOT NULL));
+               WHERE job.{named :ids} AND (job.has_dependencies <> 0 OR job.flow IS NOT NULL));
 
 -- name: open_parents
 SELECT {list DISTINCT edge.parent}

@@ -18,7 +18,7 @@ queue > :queue
 
 -- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read all jobs.
 -- name: lock_stale
-WITH named AS MATERIALIZED (SELECT seq FROM headrace_jobs WHERE id {in_texts :ids})
+WITH named AS MATERIALIZED (SELECT seq FROM headrace_jobs WHERE {named :ids})
 SELECT {rows id, version, seq} FROM (
     SELECT id, version, seq, state FROM headrace_jobs WHERE seq {in SELECT seq FROM named}
     ORDER BY seq {lock FOR UPDATE}) AS locked

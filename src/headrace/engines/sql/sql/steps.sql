@@ -4,13 +4,13 @@
 
 -- name: lock_leased
 SELECT {list seq} FROM (
-    SELECT seq FROM headrace_jobs WHERE id = :id AND version = :version AND coalesce(lease_until, 0) > 0
+    SELECT seq FROM headrace_jobs WHERE {has_id :id} AND version = :version AND coalesce(lease_until, 0) > 0
     {lock FOR UPDATE}) AS leased;
 
 -- name: lock_open
 SELECT {list seq} FROM (
     SELECT seq FROM headrace_jobs
-    WHERE id = :id AND state NOT IN ('completed', 'failed', 'cancelled') {lock FOR UPDATE}) AS still_open;
+    WHERE {has_id :id} AND state NOT IN ('completed', 'failed', 'cancelled') {lock FOR UPDATE}) AS still_open;
 
 -- name: save_step (each s: Step)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
@@ -35,10 +35,10 @@ WHERE seq = :seq;
 
 -- name: steps
 SELECT {rows {Step}} FROM (
-    SELECT * FROM headrace_steps WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id) ORDER BY seq) AS step;
+    SELECT * FROM headrace_steps WHERE job = (SELECT seq FROM headrace_jobs WHERE {has_id :id}) ORDER BY seq) AS step;
 
 -- name: import_steps (each r: ImportedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum
-FROM {each r} {lookup headrace_jobs AS job ON job.id = r.job_id}
+FROM {each r} {lookup headrace_jobs AS job ON job.{has_id r.job_id}}
 ORDER BY r.key;

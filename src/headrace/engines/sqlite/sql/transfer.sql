@@ -1,3 +1,8 @@
+-- name: import_jobs (each r: ImportedJob)
+INSERT INTO headrace_jobs ({ImportedJob}) SELECT {r.ImportedJob}
+FROM json_each(:r) AS r
+ORDER BY r.key;
+
 -- name: export_history
 SELECT json_group_array(json_array(job, json_array({HistoryRow}))) FROM (
     SELECT * FROM headrace_history WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
