@@ -44,7 +44,7 @@ def loaded(program: str, folder: Path) -> set[str]:
     """The modules that this program has loaded at its end."""
     code = f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{program}\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
+    return set(run.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("program", ["from headrace import Headrace", ENQUEUE], ids=["import", "enqueue"])
@@ -56,6 +56,12 @@ def test_an_engine_is_loaded_when_a_url_asks_for_it(tmp_path: Path) -> None:
     modules = loaded("from headrace import Headrace", tmp_path)
     assert {"headrace.app.app", "headrace.engines.protocol.core"} <= modules
     assert {"sqlite3", "headrace.engines.sqlite", "headrace.engines.sql"} & modules == set()
+
+
+def test_help_and_completion_load_no_app(tmp_path: Path) -> None:
+    modules = loaded("from headrace.cli import main\nmain(['--help'])", tmp_path)
+    assert "headrace.cli.session" in modules
+    assert {"headrace.app.app", "headrace.runtime", "headrace.engines.sqlite"} & modules == set()
 
 
 def test_the_package_alone_loads_only_its_errors(tmp_path: Path) -> None:

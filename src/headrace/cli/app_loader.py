@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headrace.app.app import Headrace
+import headrace
 from headrace.errors import ConfigError
 
 HOW_TO_NAME = (
@@ -22,7 +22,7 @@ HOW_TO_NAME = (
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def load_app(name: str, origin: str) -> Headrace:
+def load_app(name: str, origin: str) -> headrace.Headrace:
     """Import the module and return its app. `origin` is where the name was set."""
     module_name, _, attribute = name.partition(":")
     _check_name(name, module_name, origin)
@@ -71,7 +71,7 @@ def _location_in_user_code(error: BaseException) -> str:
     return f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
 
 
-def _attribute(module: ModuleType, path: str) -> Headrace:
+def _attribute(module: ModuleType, path: str) -> headrace.Headrace:
     try:
         found: Any = functools.reduce(getattr, path.split("."), module)
     except AttributeError:
@@ -83,25 +83,25 @@ def _attribute(module: ModuleType, path: str) -> Headrace:
     return app
 
 
-def _only_app(module: ModuleType) -> Headrace:
+def _only_app(module: ModuleType) -> headrace.Headrace:
     found = _apps_of(module)
     if len({id(app) for app in found.values()}) != 1:
         raise ConfigError(f"{module.__name__!r} has no single app; {_candidates(module)}")
     return next(iter(found.values()))
 
 
-def _apps_of(module: ModuleType) -> dict[str, Headrace]:
+def _apps_of(module: ModuleType) -> dict[str, headrace.Headrace]:
     found = {name: _app_behind(value) for name, value in vars(module).items()}
     return {name: app for name, app in found.items() if app is not None}
 
 
-def _app_behind(found: Any) -> Headrace | None:
+def _app_behind(found: Any) -> headrace.Headrace | None:
     """The app itself, or the one behind another API for it, such as contrib.celery's."""
-    if isinstance(found, Headrace):
+    if isinstance(found, headrace.Headrace):
         return found
     behind = None if isinstance(found, ModuleType) else getattr(type(found), "headrace", None)
     app = found.headrace if isinstance(behind, property) else None
-    return app if isinstance(app, Headrace) else None
+    return app if isinstance(app, headrace.Headrace) else None
 
 
 def _candidates(module: ModuleType) -> str:

@@ -17,7 +17,6 @@ from headrace.core.fields import Field
 from headrace.core.jobs.states import State
 from headrace.core.settings.settings import choices_of
 from headrace.errors import ConfigError
-from headrace.runtime.context.logs import levels_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 Callback = Callable[[click.Context, click.Parameter, Any], Any]
@@ -83,6 +82,9 @@ by_option = click.option("--by", metavar="NAME", help="Your name, for the record
 
 
 def _log_level(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    # Deferred: with it come all of jobs and tasks, which help and completion do not need.
+    from headrace.runtime.context.logs import levels_in
+
     try:
         if value is not None:
             levels_in(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headrace.app.app import Headrace
+import headrace
 from headrace.app.config import find_settings
 from headrace.cli.app_loader import HOW_TO_NAME, load_app
 from headrace.cli.env_file import VARIABLE, load_env
@@ -27,9 +27,9 @@ class Session:
         self.env_file: str | None = None
         self._from_file: list[str] | None = None  # the variables that were read from it
         self.app_name: str | None = None
-        self._opened: Headrace | None = None
+        self._opened: headrace.Headrace | None = None
 
-    def store(self, *, may_create: bool = False, with_tasks: bool = False) -> Headrace:
+    def store(self, *, may_create: bool = False, with_tasks: bool = False) -> headrace.Headrace:
         """The configured app or, without one, a bare app on the store. A missing store is an error.
 
         With --url alone no app is imported, unless the command wants its tasks.
@@ -45,7 +45,7 @@ class Session:
             )
         return self._opened
 
-    def application(self) -> Headrace:
+    def application(self) -> headrace.Headrace:
         """The user's app with its tasks."""
         self.read_env_file()
         if self._opened is None:
@@ -69,7 +69,7 @@ class Session:
             for name in self._from_file or ():
                 os.environ.pop(name, None)
 
-    def _app_or_bare(self) -> Headrace:
+    def _app_or_bare(self) -> headrace.Headrace:
         name, origin = self._find_app_name()
         if name is None:
             return self._bare()
@@ -79,8 +79,8 @@ class Session:
             hint = "" if self.url else "; with --url and without --app, commands that only read the store still work"
             raise ConfigError(f"{error}{hint}") from error
 
-    def _bare(self) -> Headrace:
-        return Headrace(self.url)
+    def _bare(self) -> headrace.Headrace:
+        return headrace.Headrace(self.url)
 
     def _find_app_name(self) -> tuple[str | None, str]:
         if self.app:
@@ -88,7 +88,7 @@ class Session:
         found = find_settings({})
         return found.settings.app, f"from {found.origin.get('app', '')}"
 
-    def _load(self, name: str, origin: str) -> Headrace:
+    def _load(self, name: str, origin: str) -> headrace.Headrace:
         if self.url:
             os.environ["HEADRACE_URL"] = (
                 self.url
@@ -101,12 +101,12 @@ class Session:
         return app
 
 
-def _uses_store(app: Headrace, url: str) -> bool:
-    with Headrace(url) as other:
+def _uses_store(app: headrace.Headrace, url: str) -> bool:
+    with headrace.Headrace(url) as other:
         return other.engine.url == app.engine.url
 
 
-def missing_file(app: Headrace) -> str | None:
+def missing_file(app: headrace.Headrace) -> str | None:
     """The path of the store's file if it does not exist."""
     scheme, _, path = app.engine.url.partition(":///")
     return path if scheme == "sqlite" and not Path(path).exists() else None
