@@ -262,7 +262,6 @@ class StoredJobs(TypedDict):
 class JobFilter(TypedDict):
     """Filters of a bulk action, at least one; `dry_run` only counts the jobs."""
 
-    ids: NotRequired[list[str] | None]
     state: NotRequired[list[State] | None]
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
@@ -273,6 +272,7 @@ class JobFilter(TypedDict):
     flow: NotRequired[str | None]
     since: NotRequired[str | None]
     until: NotRequired[str | None]
+    ids: NotRequired[list[str] | None]
     dry_run: NotRequired[bool]
 
 
@@ -286,7 +286,6 @@ class Changed(TypedDict):
 class DeleteFilter(TypedDict):
     """Jobs to delete, at most `limit`; with `finished_before` only jobs that finished before, oldest first."""
 
-    ids: NotRequired[list[str] | None]
     state: NotRequired[list[State] | None]
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
@@ -297,6 +296,7 @@ class DeleteFilter(TypedDict):
     flow: NotRequired[str | None]
     since: NotRequired[str | None]
     until: NotRequired[str | None]
+    ids: NotRequired[list[str] | None]
     dry_run: NotRequired[bool]
     finished_before: NotRequired[str | None]
     limit: NotRequired[int | None]

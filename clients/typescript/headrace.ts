@@ -266,7 +266,6 @@ export interface StoredJobs {
 
 /** Filters of a bulk action, at least one; `dry_run` only counts the jobs. */
 export interface JobFilter {
-  ids?: Array<string> | null;
   state?: Array<State> | null;
   queue?: string | null;
   task?: string | null;
@@ -277,6 +276,7 @@ export interface JobFilter {
   flow?: string | null;
   since?: string | null;
   until?: string | null;
+  ids?: Array<string> | null;
   dry_run?: boolean;
 }
 
@@ -288,7 +288,6 @@ export interface Changed {
 
 /** Jobs to delete, at most `limit`; with `finished_before` only jobs that finished before, oldest first. */
 export interface DeleteFilter {
-  ids?: Array<string> | null;
   state?: Array<State> | null;
   queue?: string | null;
   task?: string | null;
@@ -299,6 +298,7 @@ export interface DeleteFilter {
   flow?: string | null;
   since?: string | null;
   until?: string | null;
+  ids?: Array<string> | null;
   dry_run?: boolean;
   finished_before?: string | null;
   limit?: number | null;
