@@ -13,6 +13,7 @@ import pytest
 
 from headrace import QuestionNotFound
 from tests.faults.test_kill import _app
+from tests.support.plain_databases import connect, transaction
 from tests.support.waiting import eventually
 
 WITHIN = 30.0
@@ -122,3 +123,30 @@ def test_jobs_whose_workers_are_killed_ask_each_question_until_it_is_answered_on
         assert [job.result(WITHIN) for job in jobs] == [[0, 1, 2, 3, 4]] * 6
         assert set(answered.values()) == {1}
         assert app.questions.list() == []
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_writes_in_the_transaction_of_a_step_are_there_exactly_once_though_workers_are_killed(
+    fleet: SimpleNamespace, url: str, chance: random.Random
+) -> None:
+    with _app(url) as app, contextlib.closing(connect(url)) as db:
+        app.queues()  # the store has its tables
+        with transaction(db):
+            db.execute("DROP TABLE IF EXISTS bookings")
+            db.execute("CREATE TABLE bookings (number integer)")
+        jobs = [app.enqueue("book", number) for number in range(60)]
+
+        def booked() -> list[int]:
+            with transaction(db):
+                return [number for (number,) in db.execute("SELECT number FROM bookings").fetchall()]
+
+        for kill in range(1, 5):
+            worker = fleet.start(concurrency=4)
+            aim = kill * 10 + chance.randint(0, 4)
+            eventually(lambda aim=aim: len(booked()) >= aim, what=f"{aim} bookings")  # type: ignore[misc]
+            worker.kill()
+            worker.wait()
+        fleet.start(concurrency=4)
+        assert [job.result(WITHIN) for job in jobs] == list(range(60))
+        assert sorted(booked()) == list(range(60))
+        assert sum(job.row.crashes for job in jobs) >= 1, "a kill hit nobody"

@@ -34,7 +34,7 @@ from headrace.core.jobs.records import (
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedInserts
+from headrace.engines.protocol.joined import JoinedWrites
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
@@ -253,7 +253,7 @@ class SqliteEngine:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     @property
-    def joined(self) -> JoinedInserts:
+    def joined(self) -> JoinedWrites:
         # Deferred: most programs never use it.
         from headrace.engines.sqlite.joined import SqliteJoined
 

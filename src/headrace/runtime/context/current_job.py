@@ -157,6 +157,42 @@ class JobContext:
         finished: R = step_log.finish(name, function, value)
         return finished
 
+    def step_in(self, connection: Any, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Like step(), with its result stored in the open transaction of your connection.
+
+        What the function writes on it and the step are committed together, by you, or not at all. The connection is to
+        the database of the jobs, as for `using(connection=...)`. LeaseLost if the job is another worker's by then.
+        """
+        refuse_coroutines(name, function)
+        step_log = self._step_store()
+        if (known := step_log.begin_in(connection, name)) is not None:
+            value: R = result_of(known, function)
+            return value
+        try:
+            value = function(*args, **kwargs)
+            refuse_awaitable(name, value)
+            finished: R = step_log.finish_in(connection, name, function, value)
+        except BaseException:
+            step_log.undo(name)
+            raise
+        return finished
+
+    async def astep_in(
+        self, connection: Any, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Like step_in(), for a coroutine function and a connection of either kind."""
+        step_log = self._step_store()
+        if (known := await step_log.abegin_in(connection, name)) is not None:
+            return result_of(known, function)
+        try:
+            value = function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+            return await step_log.afinish_in(connection, name, function, value)
+        except BaseException:
+            step_log.undo(name)
+            raise
+
     @overload
     async def astep(
         self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs

@@ -23,6 +23,8 @@ from headrace.core.option_times import check_wait
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.signature import Signature
 from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
+from headrace.runtime.context.joined_steps import JoinedSteps
+from headrace.runtime.jobs.async_twin import in_thread
 
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
@@ -45,6 +47,11 @@ class StepStore(Protocol):
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         """Store the step; False if the lease is lost."""
+        ...
+
+    @property
+    def joined(self) -> JoinedSteps:
+        """Steps in the transaction of a connection of the task; InvalidJob where it can have none."""
         ...
 
 
@@ -76,6 +83,9 @@ class StepLog:
 
     def finish(self, name: str, function: Callable[..., Any], value: Any) -> Any:
         """Store the result of a step, and return it as later runs will get it."""
+        return result_of(self._store(self._done(name, value)), function)
+
+    def _done(self, name: str, value: Any) -> Step:
         where = f"result of step {name!r}"
         try:
             text = (
@@ -84,7 +94,30 @@ class StepLog:
         except InvalidJob as error:
             # The step is done; an unstorable result must not make it run again.
             text = msgspec.json.encode({_UNSTORABLE: str(error)}).decode()
-        return result_of(self._keep("step", name, 1, text), function)
+        return self._step("step", name, 1, text)
+
+    # -- steps in a transaction of the task
+
+    def begin_in(self, connection: Any, name: str) -> Step | None:
+        """Like begin(), for a step in this connection's transaction."""
+        if (known := self.begin(name)) is None:
+            self._step_store.joined.begin(connection, self._claim)
+        return known
+
+    async def abegin_in(self, connection: Any, name: str) -> Step | None:
+        if (known := await in_thread(self.begin, name)) is None:
+            await self._step_store.joined.abegin(connection, self._claim)
+        return known
+
+    def finish_in(self, connection: Any, name: str, function: Callable[..., Any], value: Any) -> Any:
+        """Like finish(); the result counts when the transaction is committed."""
+        step = self._done(name, value)
+        return result_of(self._held(step, self._step_store.joined.save(connection, self._claim, step)), function)
+
+    async def afinish_in(self, connection: Any, name: str, function: Callable[..., Any], value: Any) -> Any:
+        step = self._done(name, value)
+        held = await self._step_store.joined.asave(connection, self._claim, step)
+        return result_of(self._held(step, held), function)
 
     # -- times and events
 
@@ -171,7 +204,10 @@ class StepLog:
         return Step(kind, name, number, self._step_store.now(), text, checksum)
 
     def _store(self, step: Step) -> Step:
-        if not self._step_store.save_step(self._claim, step):
+        return self._held(step, self._step_store.save_step(self._claim, step))
+
+    def _held(self, step: Step, held: bool) -> Step:
+        if not held:
             raise LeaseLost(
                 f"job {self._claim.id}: its lease is lost, so {step.kind} {step.name!r} was not stored; "
                 "stop working on it",

@@ -23,8 +23,9 @@ from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
-from headrace.errors import ConfigError, EngineUnavailable
+from headrace.errors import ConfigError, EngineUnavailable, InvalidJob
 from headrace.runtime.context.current_job import JobContext, current
+from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.context.logs import configure_child
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
@@ -107,6 +108,10 @@ class _Parent:
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self.request(b"K", msgspec.json.encode((claim.lease, step))) == b"true"
+
+    @property
+    def joined(self) -> JoinedSteps:
+        raise InvalidJob("step_in: a task with isolation='process' can't reach the store; use step()")
 
 
 def end_group(leader: int) -> None:
