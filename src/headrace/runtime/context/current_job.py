@@ -117,11 +117,12 @@ class JobContext:
         """Add a line to the job's own log."""
         if level not in LEVELS:
             raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}")
-        details = codec.encode(fields) if fields else None
-        note = JobNote(
-            self.id, self._claim.version, self._link.now(), level=level, message=_clean(message), fields=details
-        )
-        self._link.note(note)
+        self.add_line(level, message, codec.encode(fields) if fields else None)
+
+    def add_line(self, level: str, message: str, fields: str | None) -> None:
+        """For the worker: add a line whose level is checked and whose fields are encoded."""
+        now = self._link.now()
+        self._link.note(JobNote(self.id, self._claim.version, now, level=level, message=_clean(message), fields=fields))
 
     def heartbeat(self) -> None:
         """Renew the lease now instead of at the next heartbeat; LeaseLost if it is no longer ours."""
@@ -272,6 +273,11 @@ class JobContext:
             if self._step_log is None:
                 self._step_log = StepLog(self._claim, self._link)
             return self._step_log
+
+    @property
+    def claim(self) -> Claim:
+        """For the worker."""
+        return self._claim
 
     @property
     def step_store(self) -> StepStore:

@@ -164,6 +164,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         plan.timeout,
         run.context.step_store.now(),
         run.context.worker,
+        plan.task.options.keep_logs is True,
     )
 
 

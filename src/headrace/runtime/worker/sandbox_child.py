@@ -45,6 +45,7 @@ class SandboxTask(msgspec.Struct, frozen=True):
     timeout: float | None
     now: int
     worker: str
+    keep_logs: bool = False
 
 
 class _Parent:
@@ -134,7 +135,7 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
     threading.Thread(target=parent.listen, daemon=True).start()
     while (delivery := parent.deliveries.get()) is not None:
         try:
-            task = _find(delivery.claim.task, delivery.module, delivery.qualname)
+            task = _find(delivery)
         except Exception as error:  # report whatever the import of user code raises
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
@@ -159,22 +160,25 @@ def _run(delivery: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> O
     # Its values live as long as the sandbox.
     scope = _scopes.setdefault(hooks, WorkerScope(hooks, _run_on_loop))
     limits = (delivery.timeout, delivery.max_result)
-    plan = RunSpecs(lambda name: task, *limits, function_of=scope.function_of).plan(delivery.claim)
+    function = scope.function_of(task)
+    plan = RunSpecs(lambda name: task, *limits, function_of=lambda task: function).plan(delivery.claim)
     assert plan is not None
     deadline = None if delivery.timeout is None else parent.now() + int(delivery.timeout * 1000)
     context = JobContext(delivery.claim, deadline, parent)
     token = current.set(context)
     try:
-        return context.enclosed(run_inline(plan, delivery.claim, _blocking(plan), parent.now))
+        return context.enclosed(
+            run_inline(plan, delivery.claim, _blocking(plan, is_hooked=function is not task.function), parent.now)
+        )
     finally:
         current.reset(token)
 
 
-def _blocking(plan: RunSpec) -> Any:
+def _blocking(plan: RunSpec, *, is_hooked: bool) -> Any:
     if not plan.task.is_async:
         return plan.function
     # The values that hooks made stay on their event loop; other tasks get a loop of their own each time.
-    run = asyncio.run if plan.function is plan.task.function else _run_on_loop
+    run = _run_on_loop if is_hooked else asyncio.run
     return lambda *args, **kwargs: run(plan.function(*args, **kwargs))
 
 
@@ -191,12 +195,13 @@ def _run_on_loop(coroutine: Coroutine[Any, Any, Any], context: contextvars.Conte
     return _runner().run(coroutine, context=context or contextvars.copy_context())
 
 
-def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
+def _find(delivery: SandboxTask) -> Task[..., Any, Any]:
+    name, module, qualname = delivery.claim.task, delivery.module, delivery.qualname
     if "<locals>" in qualname:
         raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
     found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
     found = getattr(found, "headrace_task", found)  # the task behind that of another API, such as contrib.celery's
-    return found if isinstance(found, Task) else Task(found, name, Options(), _NoApp())
+    return found if isinstance(found, Task) else Task(found, name, Options(keep_logs=delivery.keep_logs), _NoApp())
 
 
 class _NoApp:
