@@ -71,14 +71,14 @@ def _parser() -> argparse.ArgumentParser:
         "--engine", action="append", choices=ENGINES, metavar="NAME", help=f"one of {', '.join(ENGINES)} (all)"
     )
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"one of {', '.join(NAMES)}")
-    parser.add_argument("--rounds", type=int, default=1, help="probes at each step, of which the median counts (1)")
+    parser.add_argument("--rounds", type=int, default=1, help="probes at each step, of which the best counts (1)")
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs a probe enqueues and drains (20000)")
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
         default=Path("build/scale"),
-        help="readings, pictures and text; readings that are there already stay (build/scale)",
+        help="readings, pictures and text; readings that are there count, too (build/scale)",
     )
     parser.add_argument("--draw", action="store_true", help="measure nothing, only draw the readings that are there")
     parser.add_argument(

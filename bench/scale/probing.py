@@ -14,20 +14,8 @@ from bench import draining
 from bench.child import Child, time_in_child
 from bench.ground import Ground, Store
 from bench.scale.axes import Load
+from bench.scale.rates import Rates
 from bench.tasks import open_subject
-
-Rates = dict[str, float]
-
-TITLES = {
-    "enqueue": "enqueue_many(), jobs/s",
-    "drain": "drain, jobs/s",
-    "p50": "enqueue to start, p50, ms",
-    "size": "size, MB",
-    "fire": "schedules fired/s",
-    "create": "schedules created/s",
-}
-TIMES = frozenset({"p50"})
-SIZES = frozenset({"size"})
 
 _PLENTY = "1000000/s"  # holds nothing back, so that the figure is the cost of asking
 _URGENT = "urgent"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bench.places import Engine
 from bench.scale.axes import AxisName
+from bench.scale.rates import SIZES, TIMES, Rates
 
 
 class Reading(Struct, frozen=True):
@@ -24,7 +26,10 @@ class Reading(Struct, frozen=True):
 
 
 class Readings:
-    """The readings of a folder, its runs' facts included. What is measured again replaces what was there."""
+    """The readings of a folder, its runs' facts included.
+
+    Of a step that is measured again, the best of each rate counts: whatever else the machine does makes it slower only.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._lines = folder / "readings.jsonl"
@@ -36,13 +41,11 @@ class Readings:
             file.write(msgspec.json.encode(reading) + b"\n")
 
     def all(self) -> list[Reading]:
-        """The newest reading of each step, a failed one only if there is no other."""
-        kept: dict[tuple[str, str, int], Reading] = {}
+        """One reading of each step, in order; a failed one only if there is no other."""
+        found: defaultdict[tuple[str, str, int], list[Reading]] = defaultdict(list)
         for reading in self._read():
-            name = (reading.axis, reading.engine, reading.step)
-            if not reading.error or name not in kept:
-                kept[name] = reading
-        return sorted(kept.values(), key=lambda reading: (reading.axis, reading.engine, reading.step))
+            found[reading.axis, reading.engine, reading.step].append(reading)
+        return [_combined(found[step]) for step in sorted(found)]
 
     def facts(self) -> dict[str, str]:
         return msgspec.json.decode(self._facts.read_bytes(), type=dict[str, str]) if self._facts.exists() else {}
@@ -53,6 +56,23 @@ class Readings:
     def _read(self) -> Iterable[Reading]:
         lines = self._lines.read_bytes().splitlines() if self._lines.exists() else []
         return [msgspec.json.decode(line, type=Reading) for line in lines]
+
+
+def _combined(taken: Sequence[Reading]) -> Reading:
+    """All readings of one step as one, with the load of the last."""
+    whole = [reading for reading in taken if not reading.error]
+    return structs.replace(whole[-1], rates=best([reading.rates for reading in whole])) if whole else taken[-1]
+
+
+def best(taken: Sequence[Rates]) -> Rates:
+    """The best of each rate: the shortest time and the smallest size. `cores` is that of the best drain."""
+    found = {
+        rate: (min if rate in TIMES | SIZES else max)(rates[rate] for rates in taken if rate in rates)
+        for rate in dict.fromkeys(rate for rates in taken for rate in rates)
+    }
+    if "cores" in found:
+        found["cores"] = max((rates["drain"], rates["cores"]) for rates in taken if "cores" in rates)[1]
+    return found
 
 
 def curve(readings: Iterable[Reading], axis: str, engine: str, rate: str) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ from bench.scale.axes import AXES, Axis, load_of
 from bench.scale.bend import Bend, bend_of, bend_of_times
 from bench.scale.drawing import Curve, Panel, picture
 from bench.scale.log_scale import short
-from bench.scale.probing import SIZES, TIMES, TITLES
+from bench.scale.rates import SIZES, TIMES, TITLES
 from bench.scale.readings import Reading, Readings, curve
 from bench.scale.reasons import reason
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
 
@@ -13,8 +12,8 @@ from bench import history, machine
 from bench.ground import Ground, Store
 from bench.scale import probing, schedules
 from bench.scale.axes import Axis, load_of
-from bench.scale.probing import Rates
-from bench.scale.readings import Reading, Readings
+from bench.scale.rates import Rates
+from bench.scale.readings import Reading, Readings, best
 
 
 class Extent(Struct, frozen=True):
@@ -68,7 +67,7 @@ def _rates(ground: Ground, store: Store, axis: Axis, before: int, step: int, ext
     for _ in range(extent.rounds):
         probing.top_up(ground, store, load)
         taken.append(probing.probe(ground, store, load) | _fired(store, axis))
-    return grown | medians(taken)
+    return grown | best(taken)
 
 
 def _grow(ground: Ground, store: Store, axis: Axis, before: int, step: int) -> Rates:
@@ -82,8 +81,3 @@ def _grow(ground: Ground, store: Store, axis: Axis, before: int, step: int) -> R
 
 def _fired(store: Store, axis: Axis) -> Rates:
     return schedules.fire(store) if axis.name == "schedules" else {}
-
-
-def medians(taken: Sequence[Rates]) -> Rates:
-    """The median of each rate over all rounds."""
-    return {rate: statistics.median(rates[rate] for rates in taken) for rate in taken[0]}

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec import structs
 
 from bench.ground import Store
-from bench.scale.probing import Rates
+from bench.scale.rates import Rates
 from bench.tasks import Subject, open_subject
 from headrace.runtime.schedules.fire import fire_due
 

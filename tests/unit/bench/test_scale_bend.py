@@ -10,7 +10,7 @@ from bench.scale.axes import AXES, Axis, load_of
 from bench.scale.bend import Bend, bend_of, bend_of_times
 from bench.scale.drawing import Curve, Panel, picture
 from bench.scale.log_scale import LogScale, scale_of, short
-from bench.scale.run import medians
+from bench.scale.readings import best
 
 
 def test_a_rate_bends_at_the_first_step_below_four_fifths_of_the_best_before_it() -> None:
@@ -96,8 +96,6 @@ def test_a_picture_draws_the_better_value_higher() -> None:
     assert y1 > y2
 
 
-def test_the_median_of_each_rate_counts() -> None:
-    assert medians([{"drain": 1.0, "p50": 9.0}, {"drain": 3.0, "p50": 7.0}, {"drain": 2.0, "p50": 8.0}]) == {
-        "drain": 2.0,
-        "p50": 8.0,
-    }
+def test_the_best_of_each_rate_counts() -> None:
+    taken = [{"drain": 1.0, "p50": 7.0, "cores": 0.9}, {"drain": 3.0, "p50": 9.0, "cores": 0.5, "create": 4.0}]
+    assert best(taken) == {"drain": 3.0, "p50": 7.0, "cores": 0.5, "create": 4.0}

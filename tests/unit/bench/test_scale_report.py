@@ -18,9 +18,9 @@ def _queues(step: int, drain: float, **more: str) -> Reading:
     return Reading("redis", "queues", step, rates, "0.5", **more)
 
 
-def test_a_reading_that_was_taken_again_replaces_the_first_and_a_failed_one_does_not(tmp_path: Path) -> None:
+def test_the_best_reading_of_a_step_counts_and_a_failed_one_does_not(tmp_path: Path) -> None:
     readings = Readings(tmp_path)
-    for reading in (_queues(1, 1.0), _queues(10, 3.0), _queues(1, 2.0), _queues(10, 0, error="gone")):
+    for reading in (_queues(1, 1.0), _queues(10, 3.0), _queues(1, 2.0), _queues(10, 0, error="gone"), _queues(1, 1.5)):
         readings.add(reading)
     assert [(reading.step, reading.rates["drain"]) for reading in Readings(tmp_path).all()] == [(1, 2.0), (10, 3.0)]
 
