@@ -87,6 +87,7 @@ PROMISED = {
     "ArchiveStats": "jobs bytes partitions swept_at seconds archived deleted dead_letters partition dropped",
     "TaskDurations": "task jobs average p95 longest",
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
+    "OpenQuestion": "job task queue event text to answer asked_at until",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
     "StoragePart": "name kind entries bytes expires",
     "MetricsSnapshot": "at window total queues tasks workers depth oldest workers_alive dead stale schedule_misses "
@@ -166,6 +167,7 @@ PROMISED_ERRORS = {
     "AlertChannelNotFound": headrace.AlertNotFound,
     "AlertSilenceNotFound": headrace.AlertNotFound,
     "QueueNotFound": headrace.NotFound,
+    "QuestionNotFound": headrace.NotFound,
     "ScheduleNotFound": headrace.NotFound,
     "WebhookNotFound": headrace.NotFound,
     "WorkerNotFound": headrace.NotFound,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from functools import partial
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace import QuestionNotFound
 from tests.faults.test_kill import _app
 from tests.support.waiting import eventually
 
@@ -92,3 +94,31 @@ def test_a_storm_of_kills_repeats_no_step_that_was_stored(
             assert 0 <= repeated <= hits, "a kill costs at most the step that was under way"
             kills += hits
         assert kills >= 4, "a kill hit nobody"
+
+
+def test_jobs_whose_workers_are_killed_ask_each_question_until_it_is_answered_once(
+    fleet: SimpleNamespace, url: str, chance: random.Random
+) -> None:
+    with _app(url) as app:
+        jobs = [app.enqueue("interview", f"job{n}") for n in range(6)]
+        answered: Counter[str] = Counter()
+
+        def answer_all() -> bool:
+            for question in app.questions.list():
+                with contextlib.suppress(QuestionNotFound):  # the job has just gone on
+                    app.questions.answer(question.job, int(question.text.split()[1]))
+                    answered[question.text] += 1
+            return sum(answered.values()) >= aim
+
+        for kill in range(1, 4):
+            aim = kill * 6 + chance.randint(0, 5)
+            worker = fleet.start(concurrency=3)
+            eventually(answer_all, what=f"{aim} answers")
+            worker.kill()
+            worker.wait()
+        aim = 30
+        fleet.start(concurrency=6)
+        eventually(answer_all, what="all answers")
+        assert [job.result(WITHIN) for job in jobs] == [[0, 1, 2, 3, 4]] * 6
+        assert set(answered.values()) == {1}
+        assert app.questions.list() == []

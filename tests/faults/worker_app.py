@@ -100,6 +100,13 @@ def long_journey(folder: str, name: str) -> int:
     return int(job.wait_event("arrive"))
 
 
+@app.task(retry=100)
+def interview(name: str) -> list[int]:
+    """Asks five questions, one after the other."""
+    job = current_job()
+    return [job.wait_event("number", ask=f"{name} {n}", answer=int) for n in range(5)]
+
+
 @app.task(retry=Retry(limit=50, backoff="fixed", base=0.01, never=(PermanentError,)))
 def fated(fate: str) -> str:
     """Ends as it was told: done, flaky (done at the second attempt) or lost."""

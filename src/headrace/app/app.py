@@ -94,6 +94,7 @@ class Headrace(HookMethods, TaskRuleMethods):
     webhooks = functools.cached_property(parts.webhooks)
     metrics = functools.cached_property(parts.metrics)
     alerts = functools.cached_property(parts.alerts)
+    questions = functools.cached_property(parts.questions)
     audit = functools.cached_property(parts.audit)
     admin = functools.cached_property(parts.admin)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.app.flows import Flows
     from headrace.app.metrics.metrics import Metrics
     from headrace.app.metrics.task_stats import TaskStats
+    from headrace.app.questions import Questions
     from headrace.app.retention.lifecycle import Lifecycles
     from headrace.app.schedules.schedules import Schedules
     from headrace.app.workers import WorkerInfo
@@ -37,6 +38,9 @@ class AppParts(Protocol):
     submitter: Submitter
     registry: Registry
     tasks: dict[str, Task[..., Any, Any]]
+
+    @property
+    def audit(self) -> Audit: ...
 
     @property
     def metrics(self) -> Metrics: ...
@@ -119,6 +123,13 @@ def audit(app: AppParts) -> Audit:
     from headrace.app.admin.audit import Audit
 
     return Audit(app.services)
+
+
+def questions(app: AppParts) -> Questions:
+    """Questions that jobs ask people, and the answers."""
+    from headrace.app.questions import Questions
+
+    return Questions(app.services, lambda: app.audit)
 
 
 def webhooks(app: AppParts) -> Webhooks:

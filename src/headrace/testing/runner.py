@@ -27,6 +27,7 @@ from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.hooks import Hooks
+from headrace.runtime.jobs.questions import announce
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.schedules.fire import fire_due
@@ -147,7 +148,10 @@ class InlineWorker:
         )
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self._engine.save_step(claim.lease, encrypted_step(self.cipher, claim.id, step))
+        stored = encrypted_step(self.cipher, claim.id, step)
+        if stored.kind == "question":
+            announce(self._engine.document_store, claim.id, stored)
+        return self._engine.save_step(claim.lease, stored)
 
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.queries.get([claim.id], light=True)

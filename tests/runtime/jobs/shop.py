@@ -44,6 +44,10 @@ def crash() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def refuse(card: str, pin: str) -> None:
+    raise PermanentError(f"no money on {card} with {pin}")
+
+
 def leave(code: int) -> None:
     sys.exit(code)
 

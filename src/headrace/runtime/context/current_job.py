@@ -15,6 +15,7 @@ from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.context.questions import answer_of, question_of
 from headrace.runtime.context.spawn import Spawning
 from headrace.runtime.context.steps import StepLog, StepStore, refuse_awaitable, refuse_coroutines, result_of
 from headrace.runtime.jobs.async_twin import in_thread
@@ -189,17 +190,44 @@ class JobContext:
         """Like sleep(), in a coroutine."""
         await in_thread(self._step_store().sleep, seconds, name)
 
-    def wait_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+    def wait_event(
+        self,
+        name: str,
+        timeout: float | timedelta | None = None,
+        *,
+        ask: str | None = None,
+        answer: Any = bool,
+        to: str | None = None,
+        remind: float | timedelta | None = None,
+    ) -> Any:
         """The data of the next event that `app.signal(job, name, data)` sends; the job is suspended meanwhile.
 
         The first wait of a run for a name gets the first event, the second one the second, whenever they came.
         TimeoutError if none has come in `timeout` seconds from the first run that came here.
-        """
-        return self._step_store().wait_event(name, timeout)
 
-    async def await_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        With `ask`, it is a question to people: `app.questions()`, the dashboard, REST and the command line list it with
+        a form for the type `answer`, and return an answer of that type. `to` names who should answer. After each
+        `remind` seconds without an answer, the job logs a warning.
+        """
+        question = question_of(ask, answer, to, remind)
+        found = self._step_store().wait_event(name, timeout, question, lambda: self._remind(name, ask))
+        return found if question is None else answer_of(name, answer, found)
+
+    async def await_event(
+        self,
+        name: str,
+        timeout: float | timedelta | None = None,
+        *,
+        ask: str | None = None,
+        answer: Any = bool,
+        to: str | None = None,
+        remind: float | timedelta | None = None,
+    ) -> Any:
         """Like wait_event(), in a coroutine."""
-        return await in_thread(self._step_store().wait_event, name, timeout)
+        return await in_thread(self.wait_event, name, timeout, ask=ask, answer=answer, to=to, remind=remind)
+
+    def _remind(self, name: str, text: str | None) -> None:
+        self.log(f"still waits for an answer: {text}", "warning", event=name)
 
     def _step_store(self) -> StepLog:
         if self._stop_reason is not None:

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.codec import codec
+from headrace.core.jobs.questions import Question, encoded
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
 from headrace.core.option_times import check_wait
@@ -24,6 +26,7 @@ from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
 
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
+_REMINDER = "reminder of {!r} {}"
 
 
 class StepStore(Protocol):
@@ -93,8 +96,13 @@ class StepLog:
         if self._step_store.now() < until:
             raise Suspended(until, asleep(name))
 
-    def wait_event(self, name: str, timeout: Any) -> Any:
-        """The data of the next event of this name, in order of arrival; suspends the run if there is none."""
+    def wait_event(
+        self, name: str, timeout: Any, question: Question | None = None, remind: Callable[[], None] | None = None
+    ) -> Any:
+        """The data of the next event of this name, in order of arrival; suspends the run if there is none.
+
+        With a question, people are asked for the event, and `remind` is called after each interval without it.
+        """
         span = None if timeout is None else check_wait("timeout", timeout)
         number = self._next("event", check_name("event", name))
         # Checked first: a late event must not change what earlier runs have seen.
@@ -102,15 +110,31 @@ class StepLog:
             _time_out(name, span)
         if (event := self._recall("event", name, number)) is not None:
             return _decoded(event)
-        if span is None:
-            raise Suspended(self._step_store.now() + NO_DEADLINE, awaiting(name), name, number)
-        until = self._end_of(awaiting(name), number, span)
+        until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(awaiting(name), number, span)
         if self._step_store.now() >= until:
             if (event := self._recall_anew("event", name, number)) is not None:  # it came during this run
                 return _decoded(event)
             self._keep("sleep", _GAVE_UP.format(name), number, None)
             _time_out(name, span)
+        if question is not None:
+            asked = replace(question, until=None if span is None else until)
+            until = min(until, self._ask(name, number, asked, remind))
         raise Suspended(until, awaiting(name), name, number)
+
+    def _ask(self, name: str, number: int, question: Question, remind: Callable[[], None] | None) -> int:
+        """Ask the question, and remind of it if that is due; returns when the next reminder is."""
+        # Stored in every run that waits: its record may be gone, such as after the job failed and was retried.
+        asked = self._recall("question", name, number) or self._step("question", name, number, encoded(question))
+        self._store(asked)
+        if question.remind is None:
+            return asked.at + NO_DEADLINE
+        waited = max(self._step_store.now() - asked.at, 0)
+        intervals = waited // question.remind
+        reminder = _REMINDER.format(name, number)
+        if remind is not None and intervals > 0 and self._recall("sleep", reminder, intervals) is None:
+            remind()
+            self._keep("sleep", reminder, intervals, None)
+        return asked.at + (intervals + 1) * question.remind
 
     def _end_of(self, name: str, number: int, span: int) -> int:
         """When this time is over, counted from the first run that came here."""
@@ -140,11 +164,17 @@ class StepLog:
         return self._recall(kind, name, number)
 
     def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
+        return self._store(self._step(kind, name, number, text))
+
+    def _step(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
         checksum = None if text is None else codec.checksum(text)
-        step = Step(kind, name, number, self._step_store.now(), text, checksum)
+        return Step(kind, name, number, self._step_store.now(), text, checksum)
+
+    def _store(self, step: Step) -> Step:
         if not self._step_store.save_step(self._claim, step):
             raise LeaseLost(
-                f"job {self._claim.id}: its lease is lost, so {kind} {name!r} was not stored; stop working on it",
+                f"job {self._claim.id}: its lease is lost, so {step.kind} {step.name!r} was not stored; "
+                "stop working on it",
                 job_id=self._claim.id,
             )
         return step
