@@ -29,7 +29,7 @@ PROMISED = {
     "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
     "lifecycle metrics alerts audit admin events aevents on listening webhooks correlation",
-    "Task": "enqueue aenqueue using bind name",
+    "Task": "enqueue aenqueue map amap using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata correlation_id errors refresh arefresh wait result aresult cancel acancel retry "
     "aretry promote apromote delete adelete update aupdate logs alogs history ahistory why awhy flow parents aparents "
@@ -62,7 +62,7 @@ PROMISED = {
     "PolicyLayers": "kind name declared override",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
-    "rules starts_left",
+    "rules starts_left condition",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
     "TaskRules": "paused rate concurrency strategy",
     "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules",

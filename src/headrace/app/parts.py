@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.app.registry import Registry
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.app.retention.lifecycle import Lifecycles
     from headrace.app.schedules.schedules import Schedules
     from headrace.app.workers import WorkerInfo
+    from headrace.runtime.flows.chains import Group
 
 
 class AppParts(Protocol):
@@ -63,6 +65,13 @@ def flows(app: AppParts) -> Flows:
     from headrace.app.flows import Flows
 
     return Flows(app.services)
+
+
+def mapped(task: Task[..., Any, Any], items: Iterable[Any], at_most: int | None) -> Group:
+    """A call of the task for each item."""
+    from headrace.runtime.flows import chains
+
+    return chains.mapped(task, items, at_most)
 
 
 def dead(app: AppParts) -> Dead:

@@ -26,7 +26,16 @@ from headrace.core.jobs.records import Filter, JobRow, WorkerRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.queues.limits import Limit, allows, is_equipped, lane_limits_of, needs_of, opens_at
+from headrace.core.queues.limits import (
+    Limit,
+    allows,
+    group_concurrency,
+    is_equipped,
+    key_concurrency,
+    lane_limits_of,
+    needs_of,
+    opens_at,
+)
 from headrace.core.queues.rules_text import format_rate
 from headrace.core.retention.staleness import StaleFinding
 from headrace.core.text import counted
@@ -240,12 +249,15 @@ def _blocked(
     if of_task.concurrency is not None and held >= of_task.concurrency:
         remedy = _raise("task", row.task, "concurrency")
         return Explanation(_full(f"Task {row.task!r}", of_task.concurrency, held), remedy)
-    most = of_queue.key_concurrency or 1
     for lane_limit in lane_limits:
+        most = key_concurrency(lane_limit, of_queue)
         held = sum(jobs for _, _, lane, jobs in running if lane_limit in lane_limits_of(lane))
-        if lane_limit.kind == "key" and held >= most:
-            remedy = _raise("queue", row.queue, "key-concurrency")
-            return Explanation(_full(f"Concurrency key {lane_limit.name!r}", most, held), remedy)
+        if lane_limit.kind != "key" or held < most:
+            continue
+        if group_concurrency(lane_limit):
+            return Explanation(_full("Its group", most, held))
+        remedy = _raise("queue", row.queue, "key-concurrency")
+        return Explanation(_full(f"Concurrency key {lane_limit.name!r}", most, held), remedy)
     return None
 
 

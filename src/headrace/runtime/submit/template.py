@@ -5,7 +5,7 @@ Must not know engines, handles or the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -14,7 +14,7 @@ from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.records import JobOptions
-from headrace.core.queues.limits import Limit, lane_of
+from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
 from headrace.core.tasks.index import Places, index_tags
 from headrace.core.tasks.job_template import JobTemplate
 from headrace.core.tasks.options import Options, ensure_agreement
@@ -41,6 +41,13 @@ def tags_of(template: JobTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]
         return template.tags
     tags = (*template.own_tags, *index_tags(template.task, template.index, args, kwargs))
     return as_json(tags) if tags else None
+
+
+def lane_in(template: JobTemplate, unique_key: str | None, limits: Sequence[Limit] = ()) -> str:
+    """The lane of a job that has these limits besides those of its template."""
+    if template.alone:
+        limits = (*limits, Limit("key", f"unique {unique_key}"))
+    return lane_of([*lane_limits_of(template.lane), *limits]) if limits else template.lane
 
 
 def template_of(task: Task[..., Any, Any], max_payload: int) -> JobTemplate:

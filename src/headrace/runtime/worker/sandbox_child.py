@@ -216,6 +216,9 @@ class _NoApp:
     def submit(self, call: Any) -> Any:
         raise ConfigError("this function is not a task of an app")
 
+    def mapped(self, task: Any, items: Any, at_most: int | None) -> Any:
+        self.submit(task)
+
     async def asubmit(self, call: Any) -> Any:
         self.submit(call)
 
