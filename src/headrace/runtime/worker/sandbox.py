@@ -160,6 +160,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         plan.timeout,
         run.context.step_store.now(),
         run.context.worker,
+        run.context.stream_limits,
     )
 
 
