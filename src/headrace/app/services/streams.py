@@ -9,7 +9,7 @@ from headrace.app.services import archived_jobs
 from headrace.core.events.stream import Chunk, StreamLine, position_of, stream_line
 from headrace.core.jobs.details import StreamRange, log_and_stream
 from headrace.core.jobs.records import JobRow, LogLine
-from headrace.core.jobs.states import FINAL
+from headrace.core.jobs.states import State
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.events.stream import StreamReader, aread_stream, read_stream
@@ -34,11 +34,11 @@ class JobStream:
         self._services = services
         self._row = row
 
-    def is_over(self) -> bool:
-        """Whether the job is finished; JobNotFound if it is gone. A job that has its id by now is another one."""
+    def state(self) -> State:
+        """The state of the job; JobNotFound if it is gone. A job that has its id by now is another one."""
         if self._row.seq != ARCHIVED:
             self._row = self._services.row(self._row.id)
-        return self._row.state in FINAL
+        return self._row.state
 
     def lines(self, wanted: StreamRange) -> Sequence[StreamLine | None]:
         return [self._read(line) for line in self._stored(wanted)]

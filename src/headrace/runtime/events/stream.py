@@ -10,6 +10,7 @@ from typing import Protocol
 
 from headrace.core.events.stream import Chunk, StreamLine, StreamPosition, chunks_of
 from headrace.core.jobs.details import StreamRange
+from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.events.follow import EventBell, is_back, wait_after
@@ -22,8 +23,8 @@ _EVERY = 0.1  # seconds between two reads, and looks of a bell that is rung by o
 class StreamSource(Protocol):
     """The stored stream of one job."""
 
-    def is_over(self) -> bool:
-        """Whether the job is finished; JobNotFound if it is gone."""
+    def state(self) -> State:
+        """The state of the job; JobNotFound if it is gone."""
         ...
 
     def lines(self, wanted: StreamRange) -> Sequence[StreamLine | None]:
@@ -32,16 +33,20 @@ class StreamSource(Protocol):
 
 
 class StreamReader:
-    """A position in the stream of a job. `is_over` says, at the end of what is stored, whether no more can come."""
+    """A position in the stream of a job. `is_over` says, at the end of what is stored, whether no more can come.
+
+    `state` is that of the job at the last read, None before it.
+    """
 
     def __init__(self, source: StreamSource, after: StreamPosition) -> None:
         self._source = source
         self._position = after
         self.is_at_end = self.is_over = False
+        self.state: State | None = None
 
     def more(self) -> list[Chunk]:
         """The next chunks."""
-        is_over = self._source.is_over()  # asked first: the last chunks are stored with the end of their job
+        self.state = self._source.state()  # asked first: the last chunks are stored with the end of their job
         lines = self._source.lines(StreamRange(self._position.line, _LINES))
         run, number, chunks = self._position.run, self._position.number, list[Chunk]()
         for position, chunk in chunks_of(lines, self._position):
@@ -49,7 +54,7 @@ class StreamReader:
             chunks.append(chunk)
         self._position = StreamPosition(self._position.line + len(lines), run, number)
         self.is_at_end = len(lines) < _LINES
-        self.is_over = is_over and self.is_at_end
+        self.is_over = self.is_at_end and self.state in FINAL
         return chunks
 
 
