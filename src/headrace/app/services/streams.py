@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Protocol
 
 from headrace.app.services import archived_jobs
-from headrace.core.events.stream import Chunk, StreamLine, position_of, stream_line
+from headrace.core.events.stream import Chunk, StreamLine, StreamPosition, chunks_of, position_of, stream_line
 from headrace.core.jobs.details import StreamRange, log_and_stream
 from headrace.core.jobs.records import JobRow, LogLine
 from headrace.core.jobs.states import State
@@ -56,6 +56,10 @@ class JobStream:
 
     def _read(self, line: LogLine) -> StreamLine | None:
         return stream_line(line, self._services.decrypted(line.message, "stream", self._row.id))
+
+    def newest(self, limit: int) -> list[Chunk]:
+        """The chunks of the newest lines. Their cursors are not those of the whole stream."""
+        return [chunk for _, chunk in chunks_of(self.lines(StreamRange(None, limit)), StreamPosition())]
 
     # -- for handles
 
