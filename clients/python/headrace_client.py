@@ -103,6 +103,8 @@ class _Resource:
                 elif name == "event":
                     kind = value.strip()
                 elif not name and not value:  # a blank line ends an event
+                    if kind == "end":
+                        return
                     if data and kind != "trouble":
                         yield json.loads("\n".join(data))
                     kind, data = "", []
@@ -310,6 +312,24 @@ class LogEntry(TypedDict):
     level: str
     message: str
     fields: dict[str, Any]
+
+
+class ChunkList(TypedDict):
+    """Chunks, oldest first. `cursor` continues after them; no more come if `is_over`: the job is finished."""
+
+    chunks: list[Chunk]
+    cursor: str | None
+    is_over: bool
+
+
+class Chunk(TypedDict):
+    """One chunk of a job's stream, a text or data. `cursor` is where to read on behind it."""
+
+    cursor: str
+    attempt: int
+    number: int
+    at: str
+    data: Any
 
 
 class HistoryEntry(TypedDict):
@@ -1730,6 +1750,14 @@ class JobsApi(_Resource):
     def logs(self, job_id: str, /) -> list[LogEntry]:
         """Return the log lines of a job, oldest first."""
         return cast("list[LogEntry]", self._send("GET", f"/jobs/{_quoted(job_id)}/logs"))
+
+    def chunks(self, job_id: str, /, **query: Unpack[JobsChunksQuery]) -> ChunkList:
+        """Return chunks that a job has streamed, oldest first, with secrets redacted."""
+        return cast("ChunkList", self._send("GET", f"/jobs/{_quoted(job_id)}/chunks", query=query))
+
+    def stream(self, job_id: str, /, **query: Unpack[JobsStreamQuery]) -> Iterator[Chunk]:
+        """Stream the chunks of a job as server-sent events, those that it streamed before and those that come."""
+        return self._stream(f"/jobs/{_quoted(job_id)}/stream", query=query)
 
     def history(self, job_id: str, /) -> list[HistoryEntry]:
         """Return the history of a job, oldest first."""

@@ -116,6 +116,7 @@ class Resource {
         rest = frames.pop() ?? "";
         for (const frame of frames) {
           const lines = frame.split("\n");
+          if (lines.includes("event: end")) return;
           const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5));
           if (data.length > 0 && !lines.includes("event: trouble")) yield JSON.parse(data.join("\n")) as T;
         }
@@ -311,6 +312,22 @@ export interface LogEntry {
   level: string;
   message: string;
   fields: Record<string, Json>;
+}
+
+/** Chunks, oldest first. `cursor` continues after them; no more come if `is_over`: the job is finished. */
+export interface ChunkList {
+  chunks: Array<Chunk>;
+  cursor: string | null;
+  is_over: boolean;
+}
+
+/** One chunk of a job's stream, a text or data. `cursor` is where to read on behind it. */
+export interface Chunk {
+  cursor: string;
+  attempt: number;
+  number: number;
+  at: string;
+  data: Json;
 }
 
 /** One entry of a job's history. */
@@ -1594,6 +1611,16 @@ export class JobsApi extends Resource {
   /** Return the log lines of a job, oldest first. */
   logs(jobId: string): Promise<Array<LogEntry>> {
     return this.send<Array<LogEntry>>("GET", `/jobs/${quoted(jobId)}/logs`);
+  }
+
+  /** Return chunks that a job has streamed, oldest first, with secrets redacted. */
+  chunks(jobId: string, query: JobsChunksQuery = {}): Promise<ChunkList> {
+    return this.send<ChunkList>("GET", `/jobs/${quoted(jobId)}/chunks`, { query });
+  }
+
+  /** Stream the chunks of a job as server-sent events, those that it streamed before and those that come. */
+  stream(jobId: string, query: JobsStreamQuery = {}): AsyncGenerator<Chunk> {
+    return this.listen<Chunk>(`/jobs/${quoted(jobId)}/stream`, { query });
   }
 
   /** Return the history of a job, oldest first. */

@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from headrace.core.codec.result_refs import ParentFailure
     from headrace.core.events.event import Event
     from headrace.core.events.history import AttemptError, HistoryEntry
+    from headrace.core.events.stream import Chunk
     from headrace.core.health.findings import Finding, StoragePart
     from headrace.core.health.process_stats import MemoryTrace
     from headrace.core.jobs.count import JobCount
@@ -153,6 +154,7 @@ __all__ = [
     "Call",
     "CallOptions",
     "CancelJob",
+    "Chunk",
     "ConfigError",
     "CorruptPayload",
     "DayMetrics",
@@ -277,6 +279,7 @@ _NAMES_OF = {
     "headrace.core.codec.result_refs": "ParentFailure",
     "headrace.core.events.event": "Event",
     "headrace.core.events.history": "AttemptError HistoryEntry",
+    "headrace.core.events.stream": "Chunk",
     "headrace.core.health.findings": "Finding StoragePart",
     "headrace.core.health.process_stats": "MemoryTrace",
     "headrace.core.jobs.count": "JobCount",

@@ -37,6 +37,7 @@ PROMISED = {
     "JobContext": "id attempt worker progress log cancel_requested lease_version deadline metadata correlation_id "
     "heartbeat aheartbeat step "
     "astep sleep asleep wait_event await_event spawn aspawn",
+    "Chunk": "cursor attempt number at data",
     "Event": "cursor type at job_id task queue worker attempt data",
     "Flow": "name add enqueue aenqueue",
     "FlowRun": "id name state jobs ajobs results aresults progress counts created_at is_finished refresh arefresh wait "

@@ -57,6 +57,18 @@ def boxed(folder: str) -> str:
     return "done"
 
 
+@app.task(retry=5)
+def talk(folder: str) -> int:
+    """Streams without a pause until it is allowed to end."""
+    ctx = current_job()
+    number = 0
+    while number < 50 or not Path(folder, f"go-{ctx.attempt}").exists():
+        number += 1
+        ctx.stream(f"attempt {ctx.attempt} chunk {number}")
+        time.sleep(0.002)
+    return number
+
+
 def _leave_trace(folder: str, name: str) -> str:
     """What a step does out in the world, where no store takes it back."""
     with Path(folder, "traces").open("a") as file:

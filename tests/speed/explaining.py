@@ -130,6 +130,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "size": size,
         "completions": size,
         "most": 1000,
+        "first": 100,
     }
     texts |= {"page": "[]", "type": "job.removed"}
     if name == "insert_one":

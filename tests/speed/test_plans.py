@@ -122,6 +122,8 @@ HOT = [
     "unfinished",
     "history",
     "logs",
+    "stream",
+    "newest_of_stream",
     "export_jobs",
     "export_history",
     "export_logs",
@@ -323,7 +325,8 @@ def test_what_was_filed_about_a_job_is_found_by_the_job(store: SqliteEngine) -> 
         assert looks_at_jobs(steps) == [f"SEARCH job {BY_ID_ALONE}"]
         assert any(f"INDEX {index} (job=?)" in step for step in steps)
 
-    check_each([("history", "headrace_history_job"), ("logs", "headrace_logs_job")], check)
+    logs = [(name, "headrace_logs_job") for name in ("logs", "stream", "newest_of_stream")]
+    check_each([("history", "headrace_history_job"), *logs], check)
 
 
 def test_depths_are_counted_in_the_partial_indexes(store: SqliteEngine) -> None:

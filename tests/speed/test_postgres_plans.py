@@ -71,7 +71,7 @@ HOT: dict[str, set[str]] = {
     "lock_unstarted": BY_NUMBER | BY_STEP,
     "move_delete": BY_NUMBER | {"tags_job", "history_job", "logs_job"},
     "history": BY_ID | {"history_job"},
-    "logs": BY_ID | {"logs_job"},
+    **dict.fromkeys(["logs", "stream", "newest_of_stream"], BY_ID | {"logs_job"}),
     "export_history": {"history_job"},
     "export_logs": {"logs_job"},
     **dict.fromkeys(["lock_leased", "lock_open", "import_steps"], BY_ID),

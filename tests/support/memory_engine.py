@@ -19,7 +19,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.details import JobDetails
+from headrace.core.jobs.details import JobDetails, StreamRange, log_and_stream
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST
 from headrace.core.jobs.light_rows import LEFT_OUT, LONG, LONGEST
 from headrace.core.jobs.queue_rules import QueueRow, StoreRules
@@ -468,11 +468,24 @@ class MemoryQueries:
         numbers = Counter((job.queue, job.state) for job in jobs)
         return [QueueCount(queue, state, n, _oldest(jobs, queue, state)) for (queue, state), n in numbers.items()]
 
-    def details(self, job_id: str, *, history: bool = True, logs: int = 1000, steps: bool = True) -> JobDetails:
+    def details(
+        self,
+        job_id: str,
+        *,
+        history: bool = True,
+        logs: int = 1000,
+        steps: bool = True,
+        stream: StreamRange | None = None,
+    ) -> JobDetails:
         with self._store.lock:
-            lines = self._store.logs.get(job_id, [])[-logs:] if logs > 0 else []
+            log, streamed = log_and_stream(self._store.logs.get(job_id, []))
+            lines = log[-logs:] if logs > 0 else []
             entries = list(self._store.history.get(job_id, ())) if history else []
-            return JobDetails(entries, lines, list(self._store.steps.get(job_id, ())) if steps else [])
+            stored = list(self._store.steps.get(job_id, ())) if steps else []
+        if stream is None:
+            return JobDetails(entries, lines, stored)
+        first = max(len(streamed) - stream.limit, 0) if stream.first is None else stream.first
+        return JobDetails(entries, lines, stored, streamed[first : first + stream.limit])
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
         at = self._clock.now() if now is None else now

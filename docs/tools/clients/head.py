@@ -103,6 +103,8 @@ class _Resource:
                 elif name == "event":
                     kind = value.strip()
                 elif not name and not value:  # a blank line ends an event
+                    if kind == "end":
+                        return
                     if data and kind != "trouble":
                         yield json.loads("\n".join(data))
                     kind, data = "", []

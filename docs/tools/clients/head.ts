@@ -116,6 +116,7 @@ class Resource {
         rest = frames.pop() ?? "";
         for (const frame of frames) {
           const lines = frame.split("\n");
+          if (lines.includes("event: end")) return;
           const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5));
           if (data.length > 0 && !lines.includes("event: trouble")) yield JSON.parse(data.join("\n")) as T;
         }

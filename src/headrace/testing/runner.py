@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from headrace import Headrace, Job
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
+from headrace.core.events.stream import StreamLimits, chunk_lines
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import Trigger
@@ -57,6 +58,7 @@ class InlineWorker:
         self._held: dict[Lease, Claim] = {}
         self._began: dict[Lease, int] = {}
         self.cipher = app.cipher
+        self.stream_limits = StreamLimits(app.settings.max_chunk, app.settings.max_stream)
         limits = (app.settings.timeout, app.settings.max_payload)
         function_of = functools.partial(function_in_scope, app.submitter.hooks)
         self._planner = ClaimPlanner(app.engine, RunSpecs(app.find_task, *limits, app.cipher, function_of))
@@ -213,7 +215,8 @@ class InlineAttempt:
     def _settle(self, outcome: Outcome) -> None:
         if self.trace is not None:
             self.trace.end(outcome)
-        self._inline_worker.settle(outcome, notes=self.notes)
+        cipher = self._inline_worker.cipher
+        self._inline_worker.settle(outcome, notes=[encrypted_note(cipher, note) for note in chunk_lines(self.notes)])
 
     def _call(self) -> Any:
         if self.trace is not None:
@@ -236,11 +239,18 @@ class InlineAttempt:
         return self._inline_worker.clock.now()
 
     def note(self, note: JobNote) -> None:
-        self.notes.append(encrypted_note(self._inline_worker.cipher, note))
+        self.notes.append(note)
 
     @property
     def largest(self) -> int:
         return self.plan.max_result
+
+    @property
+    def stream_limits(self) -> StreamLimits:
+        return self._inline_worker.stream_limits
+
+    def has_stream_room(self, lease: Lease, wait: float) -> bool:
+        return True
 
     def steps(self, claim: Claim) -> list[Step]:
         return self._inline_worker.steps(claim)

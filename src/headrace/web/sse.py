@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -33,8 +33,10 @@ Position = tuple[int, ...]
 
 _PAGE_LIMIT = 200  # per read
 _POLL_INTERVAL = 0.1  # seconds between looks at the bell, and so between reads
-_RETRY_DELAY = 2.0  # and after a failed read
+RETRY_DELAY = 2.0  # and after a failed read
 HEARTBEAT = 15.0
+RETRY, STILL_HERE = b"retry: 2000\n\n", b": still here\n\n"
+TROUBLE = b'event: trouble\ndata: {"detail":"the store is not available"}\n\n'
 _QUEUE = 32  # chunks a listener may lag behind
 _QUEUE_BYTES = 8 << 20
 _HEADERS = [
@@ -151,7 +153,7 @@ class LiveFeed:
         self._task: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
 
-    async def listen(self, stream_format: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
+    async def listen(self, stream_format: StreamFormat, after: str | None) -> AsyncGenerator[bytes, None]:
         """The stream of one listener: missed events, then new ones; a comment after a quiet period."""
         seen = None if after is None else await self._not_ahead(after)
         if seen is not None:
@@ -164,9 +166,9 @@ class LiveFeed:
                 async for _, chunk in self._missed(stream_format, seen, position(self._cursor)):
                     yield chunk
                 listener.seen = max(position(seen), position(self._cursor))
-            yield b"retry: 2000\n\n"  # once this is read, no later event is missed
+            yield RETRY  # once this is read, no later event is missed
             while not listener.is_dropped:
-                yield await listener.next(HEARTBEAT) or b": still here\n\n"
+                yield await listener.next(HEARTBEAT) or STILL_HERE
         finally:
             self._listeners.discard(listener)
 
@@ -261,8 +263,8 @@ class LiveFeed:
     async def _report_unavailable(self, error: HeadraceError) -> None:
         log.warning("reading events failed: %s", error)
         for listener in self._listeners:
-            listener.offer(b'event: trouble\ndata: {"detail":"the store is not available"}\n\n')
-        await asyncio.sleep(_RETRY_DELAY)
+            listener.offer(TROUBLE)
+        await asyncio.sleep(RETRY_DELAY)
 
     def _read_pages(self, formats: set[StreamFormat]) -> tuple[list[Page], dict[StreamFormat, bytes]] | None:
         pages = self._app.engine.events.read(self._cursor, _PAGE_LIMIT)
@@ -295,6 +297,7 @@ class LiveFeeds:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, LiveFeed] = WeakKeyDictionary()
+        self.is_closed = False
 
     def of_running_loop(self) -> LiveFeed:
         loop = asyncio.get_running_loop()
@@ -304,6 +307,7 @@ class LiveFeeds:
 
     def close(self) -> None:
         """End every stream; callable from any thread and from signal handlers."""
+        self.is_closed = True
         for loop, feed in list(self._feeds.items()):
             _close_soon(loop, feed)
 
@@ -320,26 +324,33 @@ class Stream:
         self._feeds, self._stream_format, self._after = feeds, stream_format, after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        if scope["method"] == "HEAD":  # a HEAD request would wait forever for the end of the body
-            await send({"type": "http.response.body", "body": b""})
-            return
-        feed = self._feeds.of_running_loop()
-        read = feed.missed if BOUNDED in scope else feed.listen
-        chunks = read(self._stream_format, self._after)
-        sending = asyncio.create_task(_send_all(chunks, send))
-        disconnect = asyncio.create_task(wait_for_disconnect(receive))
-        try:
-            await asyncio.wait({sending, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (sending, disconnect):
-                task.cancel()
-            await asyncio.gather(sending, disconnect, return_exceptions=True)
+        def frames() -> AsyncIterator[bytes]:
+            feed = self._feeds.of_running_loop()
+            return (feed.missed if BOUNDED in scope else feed.listen)(self._stream_format, self._after)
+
+        await respond(scope, receive, send, frames)
+
+
+async def respond(scope: Scope, receive: Receive, send: Send, frames: Callable[[], AsyncIterator[bytes]]) -> None:
+    """Send a stream of frames, until it ends or the client disconnects."""
+    await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+    if scope["method"] == "HEAD":  # a HEAD request would wait forever for the end of the body
+        await send({"type": "http.response.body", "body": b""})
+        return
+    sending = asyncio.create_task(_send_all(frames(), send))
+    disconnect = asyncio.create_task(wait_for_disconnect(receive))
+    try:
+        await asyncio.wait({sending, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, disconnect):
+            task.cancel()
+        await asyncio.gather(sending, disconnect, return_exceptions=True)
 
 
 async def _send_all(stream: AsyncIterator[bytes], send: Send) -> None:
     async for chunk in stream:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if chunk:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

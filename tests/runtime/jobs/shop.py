@@ -189,3 +189,8 @@ def spawning(number: int) -> str:
 @family.task(isolation="process", retry=0)
 def spawning_at_once() -> None:
     current_job().spawn(grown.bind(1), at_once=True)
+
+
+def chatter(count: int) -> None:
+    for _ in range(count):
+        current_job().stream("x" * 300)

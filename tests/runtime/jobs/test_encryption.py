@@ -16,6 +16,7 @@ from headrace import Headrace, JobFailed, PermanentError, Unique, current_job
 from headrace.app.transfer.move import StoreCopy
 from headrace.core.codec.encryption import key_of
 from headrace.core.dead_letters.records import DeadLetterFilter
+from headrace.core.jobs.details import StreamRange
 from headrace.core.jobs.records import Filter
 from headrace.errors import CorruptPayload
 from headrace.runtime.schedules.fire import call_of
@@ -60,6 +61,7 @@ def stored(app: Headrace) -> str:
     """All that the store says of its jobs."""
     rows = app.engine.queries.find(Filter(), 1000).jobs
     logs = [app.engine.queries.details(row.id).logs for row in rows]
+    logs += [app.engine.queries.details(row.id, stream=StreamRange(0, 1000)).stream for row in rows]
     steps = [app.engine.queries.details(row.id).steps for row in rows]
     history = [app.engine.queries.details(row.id).history for row in rows]
     dead_letters = app.engine.dead_letters.find(DeadLetterFilter(), 1000)
@@ -72,6 +74,8 @@ def test_nothing_of_a_job_is_stored_in_clear(app: Headrace) -> None:
         job = current_job()
         job.progress({"at": f"{what} progress"})
         job.log(f"{what} line", seen=f"{what} field")
+        job.stream(f"{what} chunk")
+        job.stream({"said": f"{what} chunk"})
         made = job.step("make", lambda: f"{what} step")
         came = job.wait_event("go")
         return {"made": made, "came": came, **more}
@@ -93,11 +97,13 @@ def test_nothing_of_a_job_is_stored_in_clear(app: Headrace) -> None:
     assert job.progress == {"at": f"{MARK} argument progress"}
     lines = {(line.message, line.fields["seen"]) for line in job.logs()}
     assert lines == {(f"{MARK} argument line", f"{MARK} argument field")}
+    chunks = [chunk.data for chunk in job.stream()]
+    assert chunks[:2] == [f"{MARK} argument chunk", {"said": f"{MARK} argument chunk"}]
     assert app.dead.get(dead.id).args == (f"{MARK} dead",)
     assert app.schedules.get("daily").args == (f"{MARK} schedule",)
     everything = stored(app)
     assert MARK not in everything
-    assert everything.count("$sealed") >= 9
+    assert everything.count("$sealed") >= 10
 
 
 @pytest.mark.engines("sqlite")

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import msgspec
 
 from headrace.core.dead_letters.records import DeadLetterFilter
-from headrace.core.jobs.records import Claim, DeadLetterRow, NewJob, Outcome
+from headrace.core.events.stream import line_note
+from headrace.core.jobs.records import Claim, DeadLetterRow, JobNote, NewJob, Outcome
 from headrace.core.jobs.states import State
 from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
@@ -25,11 +26,16 @@ def fill(engine: Engine, count: int, *, lease: int = 10 * 60_000) -> None:
         some = range(start, min(start + 1000, count))
         engine.insert([_job(number, now) for number in some], now=now)
         claims = engine.exchange([], want(len(some) // 2, worker="old", lease=lease), now=now).claims
-        notes = [note for claim in claims[::5] for note in (log(claim, f"ran ☃\x00 {claim.id}"), progress(claim, "1"))]
-        engine.exchange([], None, notes, now=now)
+        engine.exchange([], None, [note for claim in claims[::5] for note in _notes(claim)], now=now)
         outcomes = [_outcome(number, claim, now) for number, claim in enumerate(claims)]
         engine.exchange([outcome for outcome in outcomes if outcome is not None], None, now=now)
     engine.queries.pause_queue("paused", True)
+
+
+def _notes(claim: Claim) -> tuple[JobNote, ...]:
+    """Progress, and lines of a log and a stream in turn."""
+    chunks = [line_note(claim.lease, first, [f'"☃ {first}"'], first) for first in (1, 2)]
+    return (log(claim, f"ran ☃\x00 {claim.id}"), chunks[0], progress(claim, "1"), log(claim, "ran on"), chunks[1])
 
 
 def _job(number: int, now: int) -> NewJob:

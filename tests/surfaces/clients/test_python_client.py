@@ -14,7 +14,8 @@ import pytest
 
 from docs.tools.clients.document import read_api
 from docs.tools.clients.files import PYTHON, clients
-from headrace import Headrace
+from headrace import Headrace, current_job
+from headrace.testing import drain
 from tests.support.site import Site, serve
 from tests.support.waiting import PATIENCE
 
@@ -120,6 +121,20 @@ def test_events_are_streamed_as_they_happen(app: Headrace, client: Any) -> None:
     second = app.enqueue("send")
     assert next(events)["job_id"] == second.id
     events.close()
+
+
+def test_a_stream_is_read_to_the_end_of_its_job(app: Headrace, client: Any) -> None:
+    @app.task
+    def tell() -> None:
+        current_job().stream("to")
+        current_job().stream({"ken": 1})
+
+    job = tell.enqueue()
+    drain(app)
+    chunks = list(client.jobs.stream(job.id))
+    assert [chunk["data"] for chunk in chunks] == ["to", {"ken": 1}]
+    page = client.jobs.chunks(job.id, cursor=chunks[0]["cursor"])
+    assert ([chunk["data"] for chunk in page["chunks"]], page["is_over"]) == ([{"ken": 1}], True)
 
 
 @pytest.mark.slow

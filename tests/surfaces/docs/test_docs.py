@@ -468,7 +468,16 @@ RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult",
 INNER = {
     "Headrace": {"on_another_store", "intercepting", "reset_after_fork", "trace"},
     "Worker": {"describe", "held", "drop", "apply_command", "now", "note", "renew", "steps", "save_step"},
-    "JobContext": {"relay", "still_held", "add_stop_reason", "step_store", "enclosed", "claim", "add_line"},
+    "JobContext": {
+        "relay",
+        "still_held",
+        "add_stop_reason",
+        "step_store",
+        "stream_limits",
+        "enclosed",
+        "claim",
+        "add_line",
+    },
     "Task": {"submits"},
 }
 

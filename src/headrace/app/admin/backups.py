@@ -25,6 +25,7 @@ from headrace.app.transfer.preconditions import refuse_used
 from headrace.app.transfer.settings import copy_settings
 from headrace.app.transfer.verify import compare
 from headrace.core.jobs.dependencies import HELD, Dependency
+from headrace.core.jobs.details import StreamRange
 from headrace.core.jobs.queue_rules import QueueRow
 from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
@@ -232,8 +233,8 @@ def _copy_dependencies(source: StoreView, target: Engine, names: list[str]) -> N
 
 
 def _job_export(source: StoreView, row: JobRow) -> JobExport:
-    details = source.queries.details(row.id, logs=_ALL_LINES)
-    return JobExport(row, details.history, details.logs, details.steps)
+    details = source.queries.details(row.id, logs=_ALL_LINES, stream=StreamRange(0, _ALL_LINES))
+    return JobExport(row, details.history, [*details.logs, *details.stream], details.steps)
 
 
 def _without_outdated(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:

@@ -19,6 +19,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.damaged_records import DAMAGE
 from headrace.core.events.history import AttemptError
+from headrace.core.events.stream import Chunk
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks import trace_context
@@ -121,6 +122,11 @@ def result_of(job: Job[Any]) -> Any:
 def log_of(line: LogEntry, job: Job[Any]) -> LogEntry:
     """A log line, redacted."""
     return msgspec.structs.replace(line, fields=lowered(job.redacted(line.fields)))
+
+
+def chunk_of(chunk: Chunk, job: Job[Any]) -> Chunk:
+    """A chunk of a stream, redacted."""
+    return msgspec.structs.replace(chunk, data=lowered(job.redacted(chunk.data)))
 
 
 def lowered(value: Any) -> Any:

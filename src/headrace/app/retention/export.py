@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import tags_of
 from headrace.core.events.history import errors_of, timeline
+from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.records import JobRow, LogLine
 from headrace.core.retention.archive import ArchiveRow, shown
 from headrace.core.tasks.trace_context import plain
@@ -30,7 +31,7 @@ def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
                 **record_of(row, archived.job),
                 "history": timeline(archived.job, archived.history),
                 "errors": errors_of(archived.history),
-                "logs": [_line(line) for line in archived.logs],
+                "logs": [_line(line) for line in log_and_stream(archived.logs)[0]],
             }
             out.write(msgspec.json.encode(record) + b"\n")
             count += 1

@@ -21,6 +21,7 @@ from headrace.core.damaged_records import read
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, timeline
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
+from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
@@ -42,6 +43,7 @@ from headrace.runtime.retention.policies import policies as stored_policies
 from headrace.runtime.submit.dependencies import rows_of
 
 if TYPE_CHECKING:
+    from headrace.app.services.streams import JobStream
     from headrace.runtime.jobs.waiter import Waiter
     from headrace.runtime.spool.spool import Spool
 
@@ -240,10 +242,15 @@ class Services:
             return []
         if row.seq == ARCHIVED:
             archived = archived_jobs.archived_job(self.archive, row.id, row.created_at)
-            lines = [] if archived is None else archived.logs
+            lines = [] if archived is None else log_and_stream(archived.logs)[0]
         else:
             lines = self.engine.queries.details(row.id, history=False, steps=False).logs
         return [self.log_entry(row.id, line) for line in lines]
+
+    def stream_of(self, row: JobRow) -> JobStream:
+        from headrace.app.services.streams import JobStream  # deferred: many programs never read a stream
+
+        return JobStream(self, row)
 
     def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
         """A decrypted log line."""

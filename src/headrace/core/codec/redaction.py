@@ -49,6 +49,12 @@ def redact_call(
     return tuple(positional), _masked(kwargs, redactor, 0)
 
 
+def without_positions(args: Sequence[Any], hidden: Sequence[int]) -> tuple[Any, ...]:
+    """The arguments with MASK at these positions; a negative one, such as ~2, stands for all from there on."""
+    rest = min((~place for place in hidden if place < 0), default=len(args))
+    return tuple(MASK if place in hidden or place >= rest else value for place, value in enumerate(args))
+
+
 def unmasked(value: Any, shown: Any, original: Any) -> Any:
     """The value, edited from what was shown of the original, with the secrets put back in place of masks.
 

@@ -18,8 +18,16 @@ from headrace.core.text import nearest, short
 from headrace.errors import InvalidJob
 
 TYPES = (
-    *("job.enqueued", "job.scheduled", "job.promoted", "job.started", "job.progress", "job.log", "job.completed"),
-    *("job.attempt_failed", "job.failed", "job.retry_scheduled", "job.cancelled", "job.stalled", "job.stale"),
+    *("job.enqueued", "job.scheduled", "job.promoted", "job.started", "job.progress", "job.log", "job.stream"),
+    *(
+        "job.completed",
+        "job.attempt_failed",
+        "job.failed",
+        "job.retry_scheduled",
+        "job.cancelled",
+        "job.stalled",
+        "job.stale",
+    ),
     *("job.released", "job.updated", "job.lease_lost", "job.removed", "job.dependencies_met"),
     *("queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.lost", "worker.error"),
     "worker.drained",

@@ -60,7 +60,7 @@ class EventGroup(Struct, frozen=True, array_like=True):
         return replace(self, **columns) if places else None
 
 
-_RUN_TYPES = frozenset((STARTED, "job.progress", "job.log"))
+_RUN_TYPES = frozenset((STARTED, "job.progress", "job.log", "job.stream"))
 _SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
 _MIN_JOBS_TO_SHORTEN = 4  # jobs of a group from which on their common prefix is worth a look
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")

@@ -11,7 +11,7 @@ from headrace.core.jobs.steps import Step
 
 
 class JobExport(Struct, frozen=True, array_like=True):
-    """One job with its history, logs and steps, as it is copied from one store to another."""
+    """One job with its history, the lines of its log and its stream, and its steps, as it is copied."""
 
     job: JobRow
     history: list[HistoryRow]

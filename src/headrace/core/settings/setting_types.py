@@ -36,6 +36,8 @@ class WorkerSettings(TypedDict, total=False):
     retry_factor: float
     retry_cap: float
     retry_jitter: float
+    max_chunk: int
+    max_stream: int
     dead_letters: bool | Collection[str] | str
     dead_requeue_after: float | None
     dead_requeue_factor: float

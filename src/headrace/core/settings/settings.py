@@ -74,6 +74,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_cap: float = 3600.0
     retry_jitter: float = 0.1
     max_payload: int = 1_048_576
+    max_chunk: int = 65_536
+    max_stream: int = 4_194_304
     durability: Literal["normal", "full"] = "normal"
     auto_migrate: bool = True
     spool: str | None = None
@@ -209,6 +211,8 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         *((f"{name}: {getattr(s, name):g} must be 0 or more", 0 <= getattr(s, name) < inf) for name in _RETRY_NUMBERS),
         (f"retry_jitter: {s.retry_jitter:g} must be from 0 to 1", 0 <= s.retry_jitter <= 1),
         (f"max_payload: {s.max_payload} must be at least 1024 bytes", s.max_payload >= 1024),
+        (f"max_chunk: {s.max_chunk} must be at least 64 bytes", s.max_chunk >= 64),
+        (f"max_stream: {s.max_stream} must be at least 1024 bytes", s.max_stream >= 1024),
         (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
         (f"trace_memory: {s.trace_memory} must be at least 0.1 seconds, or none", is_pause(s.trace_memory)),
@@ -261,12 +265,8 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 _ARE_NONE = (
     *("timeout", "max_jobs", "max_memory", "trace_memory", "job_history_size", "dead_pending_max"),
     *("spool", "health_file", "health_port", "strategy"),
-    *("dead_requeue_after", "stale_check", "alert_check", "max_crashes"),
-    "history_limit",
-    "log_limit",
-    "max_size",
-    "archive_url",
-    "archive_check",
+    *("dead_requeue_after", "stale_check", "alert_check", "max_crashes", "history_limit", "log_limit", "max_size"),
+    *("archive_url", "archive_check"),
     "secret_words",
     "web_label",
     "web_rate",

@@ -15,7 +15,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.health.findings import MigrationResult
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.details import JobDetails
+from headrace.core.jobs.details import JobDetails, StreamRange
 from headrace.core.jobs.queue_rules import StoreRules
 from headrace.core.jobs.records import (
     ClaimRequest,
@@ -239,8 +239,17 @@ class Queries(Protocol):
         """
         ...
 
-    def details(self, job_id: str, *, history: bool = True, logs: int = 1000, steps: bool = True) -> JobDetails:
-        """The history of the job, its newest `logs` lines and its stored steps; empty if left out or unknown."""
+    def details(
+        self,
+        job_id: str,
+        *,
+        history: bool = True,
+        logs: int = 1000,
+        steps: bool = True,
+        stream: StreamRange | None = None,
+    ) -> JobDetails:
+        """The history of the job, its newest `logs` lines, its steps and a range of its stream; empty if left out or
+        unknown."""
         ...
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:

@@ -11,9 +11,9 @@ from headrace.core.events.log import EventGroup
 class EventStore(Protocol):
     """The events of a store, page by page, in one order for all readers.
 
-    A page is stored in the same commit as the changes it reports. The exceptions are `job.started`, `job.progress` and
-    `job.log`: a worker sends them with its next exchange, at most a quarter of a second later. If the worker is killed
-    before that, they are lost.
+    A page is stored in the same commit as the changes it reports. The exceptions are `job.started`, `job.progress`,
+    `job.log` and `job.stream`: a worker sends them with its next exchange, at most a quarter of a second later. If the
+    worker is killed before that, they are lost.
 
     `core.events.log.events_of` reads the events behind a cursor from a page. On PostgreSQL a page is held back while an
     older writing transaction is open, anywhere on the server, so that none appears before one that was read.

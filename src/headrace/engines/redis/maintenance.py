@@ -63,6 +63,7 @@ _EVERYTHING = 1 << 40
 _JOB_KEYS = {
     "history": "history",
     "logs": "logs",
+    "stream": "logs",
     "steps": "steps",
     "parents": "dependencies",
     "children": "dependencies",

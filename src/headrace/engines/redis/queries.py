@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.details import JobDetails
+from headrace.core.jobs.details import JobDetails, StreamRange
 from headrace.core.jobs.light_rows import LONGEST
 from headrace.core.jobs.queue_rules import QueueRow, StoreRules, TaskRow, task_rules
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, QueueCount, WorkerRow
@@ -145,16 +145,26 @@ class RedisQueries:
             found += serialization.queue_counts.decode_all(self._read(_queue_counts, some, states))
         return found
 
-    def details(self, job_id: str, *, history: bool = True, logs: int = 1000, steps: bool = True) -> JobDetails:
+    def details(
+        self,
+        job_id: str,
+        *,
+        history: bool = True,
+        logs: int = 1000,
+        steps: bool = True,
+        stream: StreamRange | None = None,
+    ) -> JobDetails:
         if not serialization.encodable(job_id):
             return JobDetails([], [], [])
-        entries = self._read(_history_rows, job_id, "history", _EVERYTHING) if history else ()
-        lines = self._read(_history_rows, job_id, "logs", logs) if logs > 0 else ()
+        entries = self._read(_history_rows, job_id, "history", 0, -1) if history else ()
+        lines = self._read(_history_rows, job_id, "logs", -logs, -1) if logs > 0 else ()
+        streamed = () if stream is None else self._read(_history_rows, job_id, "stream", *_positions(stream))
         stored = self._read(_steps, job_id) if steps else ()
         return JobDetails(
             [serialization.history_row.decode(entry) for entry in entries],
             [serialization.line.decode(entry) for entry in lines],
             [serialization.step.decode(entry) for entry in stored],
+            [serialization.line.decode(entry) for entry in streamed],
         )
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
@@ -243,6 +253,12 @@ class RedisQueries:
             place = reached
             # Read more at once while matches are rare, as long as the time allows.
             scan_size = min(2 * scan_size, _SCAN_SIZE) if scanned == scan_size else max(scanned, scan_size // 2)
+
+
+def _positions(wanted: StreamRange) -> tuple[int, int]:
+    if wanted.first is None:
+        return -wanted.limit, -1
+    return wanted.first, wanted.first + wanted.limit - 1
 
 
 def _longest(light: bool) -> tuple[int, ...]:

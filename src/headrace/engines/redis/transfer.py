@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, UnsetType
 
 from headrace.core.jobs.dependencies import FlowRow
+from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.queue_rules import QueueRow
 from headrace.core.jobs.records import DeadLetterRow, Filter
 from headrace.core.jobs.transfer import JobExport, StoreStatus
@@ -103,7 +104,7 @@ class RedisTransfer:
         args: list[Value] = [self._database.at(None), secrets.randbits(50), origin or ""]
         for job_export in exports:
             args.append(serialization.encode(job_export.job))
-            for records in (job_export.history, job_export.logs, job_export.steps):
+            for records in (job_export.history, *log_and_stream(job_export.logs), job_export.steps):
                 args += [len(records), *map(serialization.encode, records)]
         return _unless_finished(unless_closed(self._database.connections.run(_import_jobs, *args)))
 
@@ -114,15 +115,15 @@ class RedisTransfer:
 
 
 def job_exports(answer: Any, names: serialization.Names) -> list[JobExport]:
-    """The jobs of an answer, each with its history, its log and its steps."""
+    """The jobs of an answer, each with its history, its log, its stream and its steps."""
     return [
         JobExport(
             serialization.job(row, names),
             [serialization.history_row.decode(entry) for entry in history],
-            [serialization.line.decode(entry) for entry in log],
+            [serialization.line.decode(entry) for entry in (*log, *stream)],
             [serialization.step.decode(entry) for entry in steps],
         )
-        for row, history, log, steps in zip(answer[::4], answer[1::4], answer[2::4], answer[3::4], strict=True)
+        for row, history, log, stream, steps in zip(*(answer[part::5] for part in range(5)), strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.dependencies import DELETED, Dependency
-from headrace.core.jobs.details import JobDetails
+from headrace.core.jobs.details import JobDetails, StreamRange
 from headrace.core.jobs.queue_rules import QueueRow, StoreRules, TaskRow, task_rules
 from headrace.core.jobs.records import Filter, HistoryRow, JobRow, JobRowPage, JobUpdate, LogLine, QueueCount, WorkerRow
 from headrace.core.jobs.states import TRANSITIONS, State, Trigger, sources
@@ -116,12 +116,21 @@ class SqlQueries:
     def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
         return _queue_counts.decode(self._fetch("queue_counts", finished=not open_only))
 
-    def details(self, job_id: str, *, history: bool = True, logs: int = 1000, steps: bool = True) -> JobDetails:
+    def details(
+        self,
+        job_id: str,
+        *,
+        history: bool = True,
+        logs: int = 1000,
+        steps: bool = True,
+        stream: StreamRange | None = None,
+    ) -> JobDetails:
         def read(tx: Transaction) -> JobDetails:
             return JobDetails(
                 _history_rows.decode(tx.fetch("history", id=job_id)) if history else [],
                 _lines.decode(tx.fetch("logs", id=job_id, limit=logs)) if logs > 0 else [],
                 _steps.decode(tx.fetch("steps", id=job_id)) if steps else [],
+                [] if stream is None else _lines.decode(_stream(tx, job_id, stream)),
             )
 
         return self._database.read(read)
@@ -199,6 +208,12 @@ def _delete(tx: Transaction, seqs: list[int], at: int) -> Wakeups:
     if flows != "[]":
         tx.run("drop_flows", ids=flows)
     return effects
+
+
+def _stream(tx: Transaction, job_id: str, wanted: StreamRange) -> Any:
+    if wanted.first is None:
+        return tx.fetch("newest_of_stream", id=job_id, limit=wanted.limit)
+    return tx.fetch("stream", id=job_id, first=wanted.first, limit=wanted.limit)
 
 
 def _actor_detail(by: str | None) -> str | None:

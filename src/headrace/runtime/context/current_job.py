@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
+from headrace.core.events.stream import StreamLimits
+from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
@@ -18,6 +20,7 @@ from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.questions import answer_of, question_of
 from headrace.runtime.context.spawn import Spawning
 from headrace.runtime.context.steps import StepLog, StepStore, refuse_awaitable, refuse_coroutines, result_of
+from headrace.runtime.context.stream import StreamLink, StreamWriter
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.runtime.jobs.job import Job
@@ -26,16 +29,16 @@ from headrace.runtime.jobs.task import Call
 P = ParamSpec("P")
 R = TypeVar("R")
 _MAX_LINE_CHARS = 100_000
+_LOOK_EVERY = 0.5  # seconds after which a stream that waits for room looks whether its run is over
 LEVELS = ("debug", "info", "warning", "error")
 _making = threading.Lock()
 
 
-class WorkerLink(StepStore, Protocol):
+class WorkerLink(StepStore, StreamLink, Protocol):
     """How a context reaches its worker."""
 
     @property
     def worker(self) -> str: ...
-    def note(self, note: JobNote) -> None: ...
     def renew(self, claim: Claim) -> bool:
         """Renew this one lease now; False if it is lost."""
         ...
@@ -44,7 +47,7 @@ class WorkerLink(StepStore, Protocol):
 class JobContext:
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_link", "_spawning", "_step_log", "_stop_reason")
+    __slots__ = ("_claim", "_deadline_ms", "_link", "_spawning", "_step_log", "_stop_reason", "_stream_writer")
 
     def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
         self._claim = claim
@@ -53,6 +56,7 @@ class JobContext:
         self._step_log: StepLog | None = None
         self._stop_reason: str | None = None
         self._spawning: Spawning | None = None
+        self._stream_writer: StreamWriter | None = None
 
     @property
     def id(self) -> str:
@@ -123,6 +127,32 @@ class JobContext:
         """For the worker: add a line whose level is checked and whose fields are encoded."""
         now = self._link.now()
         self._link.note(JobNote(self.id, self._claim.version, now, level=level, message=_clean(message), fields=fields))
+
+    def stream(self, chunk: Any) -> None:
+        """Append a chunk, a text or plain data, to the job's stream, which Job.stream() reads while the job runs.
+
+        The worker stores the chunks of a job a few times a second. If it has too many that are not stored, this waits.
+        """
+        self._stream().write(chunk)
+        self._await_stream_room()
+
+    async def astream(self, chunk: Any) -> None:
+        """Like stream(), in a coroutine."""
+        writer = self._stream()
+        writer.write(chunk)
+        if not writer.has_room():
+            await in_thread(self._await_stream_room)
+
+    def _stream(self) -> StreamWriter:
+        self._refuse_if_stopped()
+        with _making:
+            if self._stream_writer is None:
+                self._stream_writer = StreamWriter(self._claim, self._link)
+            return self._stream_writer
+
+    def _await_stream_room(self) -> None:
+        while not self._link.has_stream_room(self._claim.lease, _LOOK_EVERY):
+            self._refuse_if_stopped()
 
     def heartbeat(self) -> None:
         """Renew the lease now instead of at the next heartbeat; LeaseLost if it is no longer ours."""
@@ -266,9 +296,12 @@ class JobContext:
     def _remind(self, name: str, text: str | None) -> None:
         self.log(f"still waits for an answer: {text}", "warning", event=name)
 
-    def _step_store(self) -> StepLog:
+    def _refuse_if_stopped(self) -> None:
         if self._stop_reason is not None:
             raise LeaseLost(f"job {self.id}: {self._stop_reason}; stop working on it", job_id=self.id)
+
+    def _step_store(self) -> StepLog:
+        self._refuse_if_stopped()
         with _making:
             if self._step_log is None:
                 self._step_log = StepLog(self._claim, self._link)
@@ -283,6 +316,11 @@ class JobContext:
     def step_store(self) -> StepStore:
         """For the worker: the store of the job's steps, for its sandbox."""
         return self._link
+
+    @property
+    def stream_limits(self) -> StreamLimits:
+        """For the worker: the limits of the job's stream, for its sandbox."""
+        return self._link.stream_limits
 
     def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
         """Enqueue another job that this one waits for before it completes; returns its handle.
@@ -305,8 +343,11 @@ class JobContext:
         return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
     def relay(self, note: JobNote) -> None:
-        """For the worker: pass on a note of the job's sandbox."""
+        """For the worker: pass on a note of the job's sandbox, which waits for this if its stream is too fast."""
         self._link.note(note)
+        while note.level == STREAM and self._stop_reason is None:
+            if self._link.has_stream_room(note.lease, _LOOK_EVERY):
+                return
 
     def still_held(self) -> bool:
         """For the worker: renew the lease for the job's sandbox."""

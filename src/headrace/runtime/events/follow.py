@@ -83,9 +83,9 @@ def follow(follower: EventReader, engine: Engine | None) -> Iterator[Event]:
             except EngineUnavailable as error:
                 if engine is None:
                     raise
-                time.sleep(_wait_after(engine, error))
+                time.sleep(wait_after(engine, error))
                 continue
-            _is_back(engine)
+            is_back(engine)
             yield from found
             if follower.is_at_end:
                 if bell is None:
@@ -104,9 +104,9 @@ async def afollow(follower: EventReader, engine: Engine | None) -> AsyncIterator
             except EngineUnavailable as error:
                 if engine is None:
                     raise
-                await asyncio.sleep(_wait_after(engine, error))
+                await asyncio.sleep(wait_after(engine, error))
                 continue
-            _is_back(engine)
+            is_back(engine)
             for event in found:
                 yield event
             if follower.is_at_end:
@@ -118,11 +118,11 @@ async def afollow(follower: EventReader, engine: Engine | None) -> AsyncIterator
                     is_due = await in_thread(bell.is_due)
 
 
-def _wait_after(engine: Engine, error: EngineUnavailable) -> float:
+def wait_after(engine: Engine, error: EngineUnavailable) -> float:
     outage_log(engine).failed(error, "following its events again as soon as it is")
     return _OUTAGE
 
 
-def _is_back(engine: Engine | None) -> None:
+def is_back(engine: Engine | None) -> None:
     if engine is not None:
         outage_log(engine).worked()

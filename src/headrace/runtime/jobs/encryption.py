@@ -3,6 +3,7 @@
     call                  the task: a schedule or a replacement makes it before the job has its id
     result                the job
     progress, log, fields the job
+    stream                the job: the chunks; which run wrote them, and their numbers, stay readable
     step NAME             the job
     event NAME            the job
 
@@ -16,6 +17,7 @@ from msgspec import structs
 
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
+from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob, Outcome
 from headrace.core.jobs.steps import Step
 
@@ -47,6 +49,8 @@ def encrypted_outcome(cipher: Cipher | None, outcome: Outcome) -> Outcome:
 def encrypted_note(cipher: Cipher | None, note: JobNote) -> JobNote:
     if cipher is None:
         return note
+    if note.level == STREAM and note.message is not None:
+        return structs.replace(note, message=cipher.encrypted(note.message, "stream", note.id))
     return structs.replace(
         note,
         progress=None if note.progress is None else cipher.encrypted(note.progress, "progress", note.id),

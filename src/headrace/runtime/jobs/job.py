@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -10,21 +10,21 @@ import msgspec
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
-from headrace.core.codec.redaction import MASK, redact, redact_call
+from headrace.core.codec.redaction import MASK, redact, redact_call, without_positions
 from headrace.core.damaged_records import read, read_or, tags_of
 from headrace.core.events.history import AttemptError, HistoryEntry
+from headrace.core.events.stream import Chunk
 from headrace.core.jobs.explanation import Explanation
 from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result, with_known
-from headrace.core.jobs.records import Filter, JobOptions, JobRow, JobUpdate, NewJob
+from headrace.core.jobs.records import Filter, JobOptions, JobRow, NewJob
 from headrace.core.jobs.states import FINAL, State, Trigger
-from headrace.core.option_times import check_run_at, check_timeout
+from headrace.core.option_times import check_timeout
 from headrace.core.tasks.arguments import by_name
-from headrace.core.tasks.options import check_priority, check_queue
 from headrace.core.tasks.other_libraries import JOB_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
-from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
+from headrace.errors import JobCancelled, JobFailed, JobNotFound, ResultUnavailable
 from headrace.runtime.jobs.async_twin import twin
-from headrace.runtime.jobs.rows import as_row, moment_of
+from headrace.runtime.jobs.rows import as_row, job_update, moment_of
 from headrace.runtime.jobs.services import JobServices, LogEntry
 
 R = TypeVar("R")
@@ -189,12 +189,10 @@ class Job(Generic[R]):
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they may be shown: values that `redact` names, or whose names look secret, are masked."""
         args, kwargs = self._call()
-        options = self._options()
-        if options is None:  # unknown what to mask
+        if (options := self._options()) is None:  # unknown what to mask
             return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
-        rest = min((~place for place in options.redact_args if place < 0), default=len(args))
-        hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
         names = self._services.parameter_names(self.task)
+        hidden = without_positions(args, options.redact_args)
         return redact_call(names, hidden, kwargs, self._secrets(options), self._services.words)
 
     def redacted_arguments(self) -> dict[str, Any]:
@@ -269,6 +267,14 @@ class Job(Generic[R]):
         """The lines the job logged with current_job().log(), oldest first."""
         return self._services.log_lines(self._current())
 
+    def stream(self, after: str | None = None, *, follow: bool = True) -> Iterator[Chunk]:
+        """The chunks of its stream behind a cursor, oldest first; with `follow`, as they come until it is finished."""
+        return self._services.stream_of(self.row).read(after, follow=follow)
+
+    def astream(self, after: str | None = None, *, follow: bool = True) -> AsyncIterator[Chunk]:
+        """Like stream(), for `async for`."""
+        return self._services.stream_of(self.row).aread(after, follow=follow)
+
     def history(self) -> list[HistoryEntry]:
         """The history of the job, oldest first."""
         return self._services.history_of(self._current())[0]
@@ -319,14 +325,7 @@ class Job(Generic[R]):
 
     def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:
         """Change a job that has not started. False if it has."""
-        if priority is None and run_at is None and queue is None:
-            raise InvalidJob("update() needs at least one of priority, run_at, queue")
-        changes = JobUpdate(
-            priority=None if priority is None else check_priority("priority", priority),
-            run_at=None if run_at is None else check_run_at("run_at", run_at),
-            queue=None if queue is None else check_queue("queue", queue),
-        )
-        changed = self._services.update(self.id, changes)
+        changed = self._services.update(self.id, job_update(priority, run_at, queue))
         self.refresh()
         return changed
 

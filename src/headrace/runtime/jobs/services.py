@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.codec.encryption import Cipher
 from headrace.core.events.history import AttemptError, HistoryEntry
+from headrace.core.events.stream import Chunk
 from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.core.jobs.explanation import Explanation
 from headrace.core.jobs.records import Filter, JobRow, JobUpdate
@@ -26,6 +27,13 @@ class LogEntry(msgspec.Struct, frozen=True):
     fields: dict[str, Any]
 
 
+class StreamView(Protocol):
+    """The stream of one job, for its handle."""
+
+    def read(self, after: str | None, *, follow: bool) -> Iterator[Chunk]: ...
+    def aread(self, after: str | None, *, follow: bool) -> AsyncIterator[Chunk]: ...
+
+
 class JobServices(Protocol):
     """The services of an app for a handle."""
 
@@ -40,6 +48,7 @@ class JobServices(Protocol):
     async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
     def history_of(self, row: JobRow) -> tuple[list[HistoryEntry], list[AttemptError]]: ...
     def log_lines(self, row: JobRow) -> list[LogEntry]: ...
+    def stream_of(self, row: JobRow) -> StreamView: ...
     def explain(self, row: JobRow) -> Explanation: ...
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
+from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome, WorkerRow
 from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
@@ -125,10 +126,11 @@ class AttemptEvents:
 
 
 def noted(notes: Sequence[JobNote], claims: Mapping[Lease, Claim], worker: str) -> list[EventGroup]:
-    """The events of the notes of runs: the latest progress of each, and every log line."""
+    """The events of the notes of runs: the latest progress of each, every log line, and that there are new chunks."""
     newest = {note.lease: note for note in notes if note.progress is not None}
     events = [("job.progress", note, _progress(note)) for note in newest.values()]
-    events += [("job.log", note, _line(note)) for note in notes if note.message is not None]
+    events += [("job.log", note, _line(note)) for note in notes if note.message is not None and note.level != STREAM]
+    events += [("job.stream", note, {}) for note in notes if note.level == STREAM]
     return [
         EventGroup(
             *(kind, note.at, claim.queue, claim.task, worker, [claim.id], [claim.attempt]),

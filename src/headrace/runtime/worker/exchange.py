@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import ClaimRequest, ExchangeResult, JobRow, Outcome, QueueShare
+from headrace.core.jobs.records import ClaimRequest, ExchangeResult, JobNote, JobRow, Outcome, QueueShare
 from headrace.core.jobs.states import State
 from headrace.core.queues.fair_share import FairShare
 from headrace.core.queues.slow_start import SlowStart
@@ -123,7 +123,7 @@ class WorkerExchange:
             self._release_unknown_claims()
         if self._unanswered:
             self._confirm_settled()
-        done, notes = _take_all(worker_state.done), _take_all(worker_state.notes)
+        done, notes = self._taken()
         self._note_starvation()
         self._prefetch.finished(len(done))
         all_idle = not worker_state.waiting and not worker_state.running
@@ -149,6 +149,7 @@ class WorkerExchange:
             if not done and not notes:  # the store refuses the claim itself: the worker pauses before the next
                 raise
             log.exception("worker %s: an exchange was refused; sending its outcomes one by one", self._worker_id)
+            self._store_one_by_one(notes)
             self._settle_one_by_one(done)
             return [], worker_state.now()  # it may have claimed nothing: try again at once
         if groups or done:
@@ -156,10 +157,20 @@ class WorkerExchange:
         self._last_exchange = time.monotonic()
         if capacity > 0:
             self._prefetch.note_exchange(self._last_exchange - sent_at, all_idle=all_idle)
+        self._answered(done, answer, capacity)
+        return self._register_claims(answer, capacity), answer.next_at
+
+    def _taken(self) -> tuple[list[Attempt], list[JobNote]]:
+        """The outcomes to send, and then the notes: none of a run that has ended comes later."""
+        worker_state = self._worker_state
+        done, notes = _take_all(worker_state.done), _take_all(worker_state.notes)
+        return done, notes + worker_state.streams.take({attempt.lease for attempt in done})
+
+    def _answered(self, done: list[Attempt], answer: ExchangeResult, capacity: int) -> None:
         self._settled(done, answer.refused)
+        self._worker_state.streams.stored(self._worker_state.attempts)
         if log.isEnabledFor(logging.DEBUG):
             self._log_exchange(done, answer, capacity)
-        return self._register_claims(answer, capacity), answer.next_at
 
     def _sent(self, done: list[Attempt]) -> list[Outcome]:
         decided = outcomes.with_dead_letter([attempt.outcome for attempt in done], self._dead_letters)
@@ -295,6 +306,21 @@ class WorkerExchange:
                 outcome.event,
                 extra={"job": outcome.id, "event": "job.lease_lost"},
             )
+
+    def _store_one_by_one(self, notes: list[JobNote]) -> None:
+        """Send notes singly, before the outcomes of their runs: one that the store refuses must not lose the others."""
+        left = deque(notes)
+        request = ClaimRequest(self._worker_id, 0, self._lease_ms)
+        while left:
+            try:
+                self._engine.exchange((), request, [left[0]])
+            except EngineUnavailable:
+                self._worker_state.notes.extendleft(reversed(left))
+                raise
+            except Exception:
+                log.exception("job %s: can't store its progress or a line of it", left[0].id)
+            left.popleft()
+        self._worker_state.streams.stored(self._worker_state.attempts)
 
     def _settle_one_by_one(self, done: list[Attempt]) -> None:
         """Send outcomes singly: one that the store refuses must not block the others."""

@@ -165,6 +165,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         run.context.step_store.now(),
         run.context.worker,
         plan.task.options.keep_logs is True,
+        run.context.stream_limits,
     )
 
 

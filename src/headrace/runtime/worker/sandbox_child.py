@@ -19,7 +19,8 @@ import msgspec
 
 from headrace.core.clock import SystemClock
 from headrace.core.codec.secret_names import WORDS
-from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.core.events.stream import StreamLimits
+from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
@@ -46,6 +47,7 @@ class SandboxTask(msgspec.Struct, frozen=True):
     now: int
     worker: str
     keep_logs: bool = False
+    stream_limits: StreamLimits = StreamLimits()
 
 
 class _Parent:
@@ -59,6 +61,7 @@ class _Parent:
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self._clock_offset = 0
         self.largest = 0
+        self.stream_limits = StreamLimits()
         self.worker = ""
 
     def listen(self) -> None:
@@ -93,6 +96,7 @@ class _Parent:
         """Use the worker's clock, which is the store's: a sleep that is over there must be over here."""
         self._clock_offset = delivery.now - _clock.now()
         self.largest = delivery.max_result
+        self.stream_limits = delivery.stream_limits
         self.worker = delivery.worker
 
     def now(self) -> int:
@@ -100,6 +104,9 @@ class _Parent:
 
     def note(self, note: JobNote) -> None:
         self.send(b"N", msgspec.json.encode(note))
+
+    def has_stream_room(self, lease: Lease, wait: float) -> bool:
+        return True  # a full pipe blocks note(): the worker reads on when it has stored enough
 
     def renew(self, claim: Claim) -> bool:
         return self.request(b"R") == b"true"

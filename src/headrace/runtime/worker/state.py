@@ -13,11 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from headrace.core.clock import Clock
+from headrace.core.codec.encryption import Cipher
+from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.core import WorkerLiveness
 from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.process.liveness import ThreadLiveness
 from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
+from headrace.runtime.worker.stream_buffer import StreamBuffer
 from headrace.runtime.worker.tracing import end_span
 
 CLAIMED, STARTED, ABANDONED, ENDED, SETTLED, LOST = Stage  # a lookup in the class is slow
@@ -26,7 +30,9 @@ CLAIMED, STARTED, ABANDONED, ENDED, SETTLED, LOST = Stage  # a lookup in the cla
 class WorkerState:
     """The shared state of one worker."""
 
-    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], link: WorkerLink) -> None:
+    def __init__(
+        self, concurrency: int, clock: Clock, ring: Callable[[], None], link: WorkerLink, cipher: Cipher | None = None
+    ) -> None:
         self.concurrency = concurrency
         self._pid = os.getpid()
         self.now = clock.now
@@ -39,6 +45,8 @@ class WorkerState:
         self.ready_async: deque[Attempt] = deque()
         self.done: deque[Attempt] = deque()
         self.notes: deque[JobNote] = deque()
+        self.streams = StreamBuffer(ring, cipher)
+        self._cipher = cipher
         self.begun: deque[Attempt] = deque()  # whose start no event has reported
         self.slots: list[int] = list(range(concurrency))
         self.slots_for_loop: deque[int] = deque()  # slots that threads left to the event loop; no thread takes them
@@ -201,6 +209,16 @@ class WorkerState:
                 except IndexError:  # a runner was quicker
                     break
         return attempts
+
+    # -- what runs report
+
+    def note(self, note: JobNote) -> None:
+        if note.level == STREAM:
+            self.streams.add(note)
+        else:
+            self.notes.append(encrypted_note(self._cipher, note))
+
+    # -- counts
 
     def has_jobs(self) -> bool:
         return bool(self.running or self.waiting)

@@ -15,8 +15,9 @@ from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.codec.encryption import Cipher
+from headrace.core.events.stream import StreamLimits
 from headrace.core.health.probes import Health
-from headrace.core.jobs.records import Claim, JobNote, WorkerRow
+from headrace.core.jobs.records import Claim, WorkerRow
 from headrace.core.settings.settings import Settings
 from headrace.core.text import counted
 from headrace.core.worker_commands import act_of, log_level_of
@@ -25,7 +26,6 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.context.logs import CommandedLevels
 from headrace.runtime.context.step_store import RetryingStepStore
-from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
@@ -85,6 +85,7 @@ class Worker:
         step_store = RetryingStepStore(engine, settings.lease, cipher)
         self.steps, self.save_step, self.joined = step_store.steps, step_store.save_step, step_store.joined
         self.largest = settings.max_payload
+        self.stream_limits = StreamLimits(settings.max_chunk, settings.max_stream)
         self._started_at = clock.now()
         self._state = "starting"
         self._paused = False
@@ -116,7 +117,8 @@ class Worker:
             self.stopped.set()
             return self
         self._bell = self._engine.listen("work", self._settings.queues or ())
-        self._worker_state = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
+        self._worker_state = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self, self._cipher)
+        self.note, self.has_stream_room = self._worker_state.note, self._worker_state.streams.has_room
         self._loop = EventLoop(self._worker_state)
         self._scope = WorkerScope(self._hooks, self._loop.run)
         undo = (lambda: self._loop.stop(1.0), self._bell.close, self.stopped.set)
@@ -258,9 +260,6 @@ class Worker:
     def _log(self, event: str, text: str) -> None:
         log.info("worker %s %s", self.id, text, extra={"event": event, "worker": self.id})
 
-    def note(self, note: JobNote) -> None:
-        self._worker_state.notes.append(encrypted_note(self._cipher, note))
-
     def renew(self, claim: Claim) -> bool:
         return self._heartbeat.renew_one(claim)
 
@@ -338,7 +337,7 @@ class Worker:
         return not (worker_state.done or worker_state.notes or exchange.has_events or worker_state.held())
 
     def _pause(self, next_at: int | None) -> float:
-        until_then = max(self._maintain_at - time.monotonic(), 0.0)
+        until_then = min(max(self._maintain_at - time.monotonic(), 0.0), self._worker_state.streams.pause)
         if self._exchange.has_events:
             until_then = min(until_then, WITHIN)
         if self._worker_state.waiting:

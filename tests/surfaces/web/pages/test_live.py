@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from headrace import Headrace
+from headrace import Headrace, current_job
 from tests.support.site import Site
 from tests.support.waiting import PATIENCE, eventually
 
@@ -40,6 +41,26 @@ def test_a_job_is_followed_to_its_end(app: Headrace, tasks: dict[str, Any], visi
         expect(page.locator("#state")).to_contain_text("completed")
         expect(page.get_by_role("region", name="Result")).to_contain_text('"done"')
     assert page.evaluate(REMEMBERED)
+
+
+def test_a_stream_is_followed_while_its_end_is_in_sight(app: Headrace, visit: Callable[[str], Page]) -> None:
+    gate = threading.Event()
+
+    @app.task(name="tell")
+    def tell() -> None:
+        for number in range(80):
+            current_job().stream(f"line {number} <b>\n")
+        gate.wait(PATIENCE)
+        current_job().stream("the last line")
+
+    job = tell.enqueue()
+    page = visit(f"/jobs/{job.id}")
+    with app.worker(concurrency=1):
+        stream = page.locator("#stream")
+        expect(stream).to_contain_text("line 79 <b>")
+        gate.set()
+        expect(stream).to_contain_text("the last line")
+    eventually(lambda: stream.evaluate("each => each.scrollHeight - each.scrollTop - each.clientHeight < 2"))
 
 
 def test_a_section_that_appears_takes_no_typed_text(

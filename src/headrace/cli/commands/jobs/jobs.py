@@ -8,6 +8,7 @@ import click
 
 from headrace.cli import job_view
 from headrace.cli.commands.jobs.actions import cancel, delete, promote, retry, update
+from headrace.cli.commands.jobs.stream import stream
 from headrace.cli.commands.retention.archive import NO_ARCHIVE
 from headrace.cli.find_job import job_of
 from headrace.cli.options import as_json_option, chosen, example, filters, limit_option, shared
@@ -156,7 +157,7 @@ def _print_lines(job: Job[Any], lines: list[LogEntry]) -> bool:
     return bool(lines)
 
 
-for command in (list_jobs, show, history, logs, cancel, retry, promote, delete, update):
+for command in (list_jobs, show, history, logs, stream, cancel, retry, promote, delete, update):
     jobs.add_command(command)
 
 

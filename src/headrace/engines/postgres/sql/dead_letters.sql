@@ -29,7 +29,8 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || lpad(to_hex(job.version & 65535), 
                                      ORDER BY step.seq + 0 LIMIT 100) AS remembered),
                              'logs', (
                                  SELECT coalesce(json_agg(json_build_array({LogLine})), '[]') FROM (
-                                     SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
+                                     SELECT * FROM headrace_logs AS line
+                                     WHERE line.job = job.seq AND line.level <> 'stream'
                                      ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
        b.fingerprint,
        coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = job.id

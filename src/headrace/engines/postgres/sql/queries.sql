@@ -29,5 +29,20 @@ SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::t
 SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text FROM (
     SELECT logged.* FROM headrace_jobs AS known CROSS JOIN LATERAL (
         SELECT * FROM headrace_logs AS l WHERE l.job BETWEEN known.seq AND known.seq
+          AND l.level <> 'stream'
         ORDER BY l.job DESC, l.seq DESC LIMIT :limit) AS logged
     WHERE known.{has_id :id}) AS newest;
+
+-- name: newest_of_stream
+SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text FROM (
+    SELECT streamed.* FROM headrace_jobs AS known CROSS JOIN LATERAL (
+        SELECT * FROM headrace_logs AS l WHERE l.job BETWEEN known.seq AND known.seq AND l.level = 'stream'
+        ORDER BY l.job DESC, l.seq DESC LIMIT :limit) AS streamed
+    WHERE known.{has_id :id}) AS newest;
+
+-- name: stream
+SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text FROM (
+    SELECT streamed.* FROM headrace_jobs AS known CROSS JOIN LATERAL (
+        SELECT * FROM headrace_logs AS l WHERE l.job BETWEEN known.seq AND known.seq AND l.level = 'stream'
+        ORDER BY l.job, l.seq LIMIT :limit OFFSET :first) AS streamed
+    WHERE known.{has_id :id}) AS wanted;

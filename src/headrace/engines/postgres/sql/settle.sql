@@ -78,7 +78,8 @@ WITH o AS MATERIALIZED (
                                      ORDER BY step.seq + 0 LIMIT 100) AS remembered),
                              'logs', (
                                  SELECT coalesce(json_agg(json_build_array({LogLine})), '[]') FROM (
-                                     SELECT * FROM headrace_logs AS line WHERE line.job = (o.job).seq
+                                     SELECT * FROM headrace_logs AS line
+                                     WHERE line.job = (o.job).seq AND line.level <> 'stream'
                                      ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = (o.job).id

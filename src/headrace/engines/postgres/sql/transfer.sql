@@ -14,8 +14,9 @@ SELECT coalesce(json_agg(json_build_array(job, json_build_array({HistoryRow})) O
 FROM jsonb_array_elements(:seqs::jsonb) AS exported CROSS JOIN LATERAL (
     SELECT * FROM headrace_history WHERE job = exported::bigint OFFSET 0) AS entry;
 
+-- The stream of a job follows its log.
 -- name: export_logs
-SELECT coalesce(json_agg(json_build_array(job, json_build_array({LogLine})) ORDER BY seq), '[]')::text
+SELECT coalesce(json_agg(json_build_array(job, json_build_array({LogLine})) ORDER BY level = 'stream', seq), '[]')::text
 FROM jsonb_array_elements(:seqs::jsonb) AS exported CROSS JOIN LATERAL (
     SELECT * FROM headrace_logs WHERE job = exported::bigint OFFSET 0) AS logged;
 

@@ -69,14 +69,15 @@ DELETE FROM headrace_history WHERE seq {in_numbers :seqs};
 
 -- name: too_long_logs
 SELECT {list CAST(seqs.value AS bigint)} FROM {each seqs}
-WHERE (SELECT count(*) FROM headrace_logs AS entry WHERE entry.job = CAST(seqs.value AS bigint)) > :most;
+WHERE (SELECT count(*) FROM headrace_logs AS entry
+       WHERE entry.job = CAST(seqs.value AS bigint) AND entry.level <> 'stream') > :most;
 
 -- name: surplus_logs
 SELECT {list seq} FROM (
     SELECT seq FROM (
         SELECT entry.seq, entry.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY entry.seq) AS place,
                count(*) OVER () AS entries
-        FROM headrace_logs AS entry WHERE entry.job = :job) AS placed
+        FROM headrace_logs AS entry WHERE entry.job = :job AND entry.level <> 'stream') AS placed
     WHERE place > :first AND place <= entries - :newest
     ORDER BY is_error, seq LIMIT :limit) AS surplus;
 
@@ -87,4 +88,4 @@ DELETE FROM headrace_logs WHERE seq {in_numbers :seqs};
 SELECT count(*) FROM headrace_history WHERE job = :job;
 
 -- name: length_logs
-SELECT count(*) FROM headrace_logs WHERE job = :job;
+SELECT count(*) FROM headrace_logs WHERE job = :job AND level <> 'stream';

@@ -31,4 +31,14 @@ SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
 -- name: logs
 SELECT json_group_array(json_array({LogLine})) FROM (
     SELECT * FROM (SELECT l.* FROM headrace_logs AS l JOIN headrace_jobs AS job ON job.seq = l.job
-                   WHERE job.id = :id ORDER BY l.seq DESC LIMIT :limit) ORDER BY seq);
+                   WHERE job.id = :id AND l.level <> 'stream' ORDER BY l.seq DESC LIMIT :limit) ORDER BY seq);
+
+-- name: newest_of_stream
+SELECT json_group_array(json_array({LogLine})) FROM (
+    SELECT * FROM (SELECT l.* FROM headrace_logs AS l JOIN headrace_jobs AS job ON job.seq = l.job
+                   WHERE job.id = :id AND l.level = 'stream' ORDER BY l.seq DESC LIMIT :limit) ORDER BY seq);
+
+-- name: stream
+SELECT json_group_array(json_array({LogLine})) FROM (
+    SELECT l.* FROM headrace_logs AS l JOIN headrace_jobs AS job ON job.seq = l.job
+    WHERE job.id = :id AND l.level = 'stream' ORDER BY l.seq LIMIT :limit OFFSET :first);

@@ -24,7 +24,7 @@ SELECT printf('%012x%04x', o.at, job.version & 65535) || lower(hex(randomblob(8)
                            ORDER BY step.seq LIMIT 100))),
                    'logs', json((
                        SELECT json_group_array(json_array({LogLine})) FROM (
-                           SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
+                           SELECT * FROM headrace_logs AS line WHERE line.job = job.seq AND line.level <> 'stream'
                            ORDER BY line.seq DESC LIMIT 10)))),
        coalesce(o.fingerprint, ''),
        coalesce((SELECT requeues FROM headrace_dead_letters AS before WHERE before.job_id = job.id

@@ -7,9 +7,10 @@ ORDER BY r.key;
 SELECT json_group_array(json_array(job, json_array({HistoryRow}))) FROM (
     SELECT * FROM headrace_history WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
 
+-- The stream of a job follows its log.
 -- name: export_logs
 SELECT json_group_array(json_array(job, json_array({LogLine}))) FROM (
-    SELECT * FROM headrace_logs WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
+    SELECT * FROM headrace_logs WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY level = 'stream', seq);
 
 -- name: import_tags (each r: JobRow)
 INSERT OR IGNORE INTO headrace_tags (tag, job)

@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.responses import Response
 
-from headrace.app.jobs.records import JobRecord, full_record_of, log_of, record_of
+from headrace.app.jobs.records import JobRecord, chunk_of, full_record_of, log_of, record_of
 from headrace.core.events.history import HistoryEntry
+from headrace.core.events.stream import Chunk
 from headrace.core.jobs.explanation import Remedy
 from headrace.core.tasks.option_fields import JobPriority, Queue
 from headrace.errors import InvalidJob
@@ -17,8 +19,9 @@ from headrace.runtime.jobs.services import LogEntry
 from headrace.web import text_search
 from headrace.web.api.resources.new_job import JobRequest, call_of
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import Changed, DeleteFilter, JobFilter, JobQuery, filters_of, given_fields
+from headrace.web.api.schemas import Changed, Cursor, DeleteFilter, JobFilter, JobQuery, Limit, filters_of, given_fields
 from headrace.web.bulk import BulkAction, count_affected, run_bulk
+from headrace.web.job_stream import END, ChunkStream
 from headrace.web.problems import Refused
 from headrace.web.security.middleware import RequestContext
 
@@ -72,6 +75,27 @@ class Why(Struct, frozen=True):
     state: str
     why: str
     remedy: Remedy | None = None
+
+
+class ChunkQuery(Struct, frozen=True, kw_only=True):
+    """`cursor` is that of the last chunk known."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 1000
+
+
+class ChunkList(Struct, frozen=True):
+    """Chunks, oldest first. `cursor` continues after them; no more come if `is_over`: the job is finished."""
+
+    chunks: list[Chunk]
+    cursor: str | None
+    is_over: bool
+
+
+class StreamQuery(Struct, frozen=True, kw_only=True):
+    """`since` is the cursor of the last chunk known."""
+
+    since: Cursor | None = None
 
 
 @table.get("/jobs")
@@ -163,6 +187,38 @@ def logs(context: RequestContext, job_id: str) -> list[LogEntry]:
     """Return the log lines of a job, oldest first."""
     job = context.app.jobs.get(job_id)
     return [log_of(line, job) for line in job.logs()]
+
+
+@table.get("/jobs/{job_id}/chunks")
+def chunks(context: RequestContext, job_id: str, query: ChunkQuery) -> ChunkList:
+    """Return chunks that a job has streamed, oldest first, with secrets redacted."""
+    job = context.app.jobs.get(job_id)
+    reader = context.app.services.stream_of(job.row).reader(query.cursor)
+    found: list[Chunk] = []
+    while len(found) < query.limit and not reader.is_at_end:
+        found += reader.more()
+    is_over = reader.is_over and len(found) <= query.limit
+    found = found[: query.limit]
+    cursor = found[-1].cursor if found else query.cursor
+    return ChunkList([chunk_of(chunk, job) for chunk in found], cursor, is_over)
+
+
+@table.get("/jobs/{job_id}/stream", streams=Chunk)
+def stream(context: RequestContext, job_id: str, query: StreamQuery) -> ChunkStream | Response:
+    """Stream the chunks of a job as server-sent events, those that it streamed before and those that come.
+
+    Each has its cursor as `id` and its JSON as `data`. When the job is finished, the event `end` has its state, and the
+    response ends; the state is null if the job was deleted. After a disconnect, a client continues with
+    `Last-Event-ID`, which browsers send by themselves; on the first request, `since` does the same. A client that comes
+    back after the end gets 204, which ends an EventSource. A comment is sent after 15 seconds without a chunk, and the
+    event `trouble` while the store is unavailable.
+    """
+    job = context.app.jobs.get(job_id)
+    since = None if query.since is None else query.since.removesuffix(END)
+    source = context.app.services.stream_of(job.row)
+    if since != query.since and job.is_finished and not source.reader(since).more():
+        return Response(status_code=204)
+    return ChunkStream(context.app, context.live_feeds, job, source.reader(since), since)
 
 
 @table.get("/jobs/{job_id}/history")

@@ -23,6 +23,7 @@ from headrace.web.pages.charts import Piece
 from headrace.web.pages.forms import form_values
 from headrace.web.pages.job_view import arguments, result, summaries, summary_of, truncate
 from headrace.web.pages.request import PageRequest
+from headrace.web.pages.stream_text import stream_texts
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.questions import question_of
 
@@ -80,6 +81,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "expires_at": job.expires_at,
         "lease_until": to_datetime(job.row.lease_until),
         "logs": [_line(job, line) for line in lines[-_MAX_LOG_LINES:]],
+        "streamed": stream_texts(request.app, job),
         "more_logs": max(len(lines) - _MAX_LOG_LINES, 0),
         "steps": [] if job.archived else request.app.engine.queries.details(job.id, history=False, logs=0).steps,
         "to_datetime": to_datetime,

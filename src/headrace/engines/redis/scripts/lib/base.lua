@@ -25,6 +25,7 @@
 --                      one insert: by it a repeated insert recognizes its own jobs.
 --   {p}:history:<number>   list: the history of the job, each the array of a HistoryRow
 --   {p}:logs:<number>  list: what the job logged, each the array of a LogLine
+--   {p}:stream:<number>  list: what the job streamed, likewise
 --   {p}:steps:<number>   hash: the steps of the job, by kind, number and name, see `step_field`: twelve digits for the
 --                      order, and the array of a Step
 --   {p}:hours          hash: hour of created_at -> the lowest number of its jobs, and an upper bound

@@ -6,8 +6,8 @@ local deleted, deleted_ids, deleted_keys = {}, {}, {}
 local function delete_job(member, j, at)
   local n = #deleted + 1
   deleted[n], deleted_ids[n] = member, j.id
-  deleted_keys[3 * n - 2], deleted_keys[3 * n - 1] = P .. ':history:' .. member, P .. ':logs:' .. member
-  deleted_keys[3 * n] = steps_key(member)
+  deleted_keys[4 * n - 3], deleted_keys[4 * n - 2] = P .. ':history:' .. member, P .. ':logs:' .. member
+  deleted_keys[4 * n - 1], deleted_keys[4 * n] = P .. ':stream:' .. member, steps_key(member)
   add_event('job.removed', at, j.queue, j.task, j.id)
   leave(member, j)
   drop(key_of('queue', j.queue), member)

@@ -22,7 +22,7 @@ local function note(count, notes)
         changed[member] = j
       end
       if message then
-        append_to('logs', member, $LogLine:head .. pack(at, j.attempt, level, message, fields))
+        append_to(level == 'stream' and level or 'logs', member, $LogLine:head .. pack(at, j.attempt, level, message, fields))
       end
     end
   end

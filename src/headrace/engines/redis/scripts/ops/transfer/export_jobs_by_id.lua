@@ -1,6 +1,6 @@
--- The jobs of these ids, each with its history, its log and its steps.
+-- The jobs of these ids, each with its history, its log, its stream and its steps.
 -- ARGV: ids ...
--- Answers: row, history, log, steps, ...
+-- Answers: row, history, log, stream, steps, ...
 
 local answer = {}
 for _, member in ipairs(read_in_parts('HMGET', IDS, ARGV, #ARGV)) do
@@ -9,6 +9,7 @@ for _, member in ipairs(read_in_parts('HMGET', IDS, ARGV, #ARGV)) do
     answer[#answer + 1] = row
     answer[#answer + 1] = call('LRANGE', P .. ':history:' .. member, 0, -1)
     answer[#answer + 1] = call('LRANGE', P .. ':logs:' .. member, 0, -1)
+    answer[#answer + 1] = call('LRANGE', P .. ':stream:' .. member, 0, -1)
     answer[#answer + 1] = steps_of(member)
   end
 end

@@ -1,6 +1,6 @@
 -- Store jobs from another store as they are; those whose id exists are not changed.
 -- ARGV: now, mark, their origin or nothing, then for each job: JobRow, number of history rows, rows ..., number of log
--- lines, lines ..., number of steps, steps ...
+-- lines, lines ..., number of lines of its stream, lines ..., number of steps, steps ...
 -- Answers: how many are new; or nothing, if the store status does not say that jobs arrive from there; or, in a list of
 -- its own, the answer of `moved_to`
 
@@ -22,9 +22,9 @@ end
 while at <= #ARGV do
   local row = ARGV[at]
   at = at + 1
-  local history, log, steps = list(), list(), list()
+  local history, log, stream, steps = list(), list(), list(), list()
   local _, $JobRow[..id] = take(row, #$JobRow[..id], #$JobRow:head)
-  if not seen[id] and call('HEXISTS', IDS, id) == 0 then new_jobs[#new_jobs + 1] = {row, history, log, steps} end
+  if not seen[id] and call('HEXISTS', IDS, id) == 0 then new_jobs[#new_jobs + 1] = {row, history, log, stream, steps} end
   seen[id] = true
 end
 if #new_jobs == 0 then return 0 end
@@ -44,7 +44,8 @@ for _, job_export in ipairs(new_jobs) do
   enter(member, j, lease_until)
   append_all('history', member, job_export[2])
   append_all('logs', member, job_export[3])
-  for i, step in ipairs(job_export[4]) do put_step(member, step, i) end
+  append_all('stream', member, job_export[4])
+  for i, step in ipairs(job_export[5]) do put_step(member, step, i) end
   if flow then join_flow(member, flow) end
   if has_dependencies == true or has_dependencies == 1 then
     deferred[#deferred + 1] = function() call('SADD', HAS_DEPENDENCIES, member) end
