@@ -1531,6 +1531,19 @@ class JobsFindQuery(TypedDict):
     cursor: NotRequired[str | None]
 
 
+class JobsChunksQuery(TypedDict):
+    """Parameters of `jobs.chunks`."""
+
+    cursor: NotRequired[str | None]
+    limit: NotRequired[int]
+
+
+class JobsStreamQuery(TypedDict):
+    """Parameters of `jobs.stream`."""
+
+    since: NotRequired[str | None]
+
+
 class QuestionsFindQuery(TypedDict):
     """Parameters of `questions.find`."""
 

@@ -1434,6 +1434,15 @@ export interface JobsFindQuery {
   cursor?: string | null;
 }
 
+export interface JobsChunksQuery {
+  cursor?: string | null;
+  limit?: number;
+}
+
+export interface JobsStreamQuery {
+  since?: string | null;
+}
+
 export interface QuestionsFindQuery {
   to?: string | null;
   limit?: number;
