@@ -11,6 +11,7 @@
     child.py      starts and ends them; stage.py: their side of the conversation
     board.py      what workers count; chalk.py: their side of it
     tasks.py      the app and the jobs under test; draining.py: has workers run them; history.py: makes a store old
+    scale/        how far each store carries: `python -m bench scale`
     peers.py      whom we are measured beside; environments.py: where they are installed; racing.py: has them run
 
 Nothing in `src` knows of this package, and it uses the engine below the app only where the bare engine is measured and

@@ -19,6 +19,7 @@ from bench.peers import Peer, peers_of
 from bench.places import ENGINES, Engine, open_place, stop_servers
 from bench.report import Absence, Report
 from bench.rounds import Failure, Lap, take_rounds, tell_on_stderr
+from bench.scale import command as scale
 from bench.sizes import FULL, QUICK, with_huge_history
 
 _WITH_PEERS = {"enqueue", "peers", "latency", "imports"}
@@ -26,6 +27,8 @@ _ROOT = Path(bench.__file__ or ".").resolve().parent.parent
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["scale"]:
+        return scale.main(sys.argv[2:])
     options = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly end: children stopped, files removed
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir, ignore_cleanup_errors=True) as folder:
@@ -103,7 +106,11 @@ def _forget_settings() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure headrace on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measure headrace on this machine.",
+        epilog="python -m bench scale: how far each store carries, with options of its own.",
+    )
     parser.add_argument("--quick", action="store_true", help="a fifth of the work, for a first impression")
     parser.add_argument("--huge", action="store_true", help="ten million finished jobs instead of one")
     parser.add_argument(

@@ -37,7 +37,9 @@ class Crew:
 
 
 @contextlib.contextmanager
-def working(ground: Ground, store: Store, processes: int = 1, concurrency: int = CONCURRENCY) -> Iterator[Crew]:
+def working(
+    ground: Ground, store: Store, processes: int = 1, concurrency: int = CONCURRENCY, names: int = 0
+) -> Iterator[Crew]:
     """Workers on the store, started together, all ready before the first one goes."""
     chalk = ground.path(".board")
     board = Board(chalk, processes)
@@ -45,7 +47,7 @@ def working(ground: Ground, store: Store, processes: int = 1, concurrency: int =
         stack.callback(chalk.unlink)
         stack.callback(board.close)
         children = [
-            stack.enter_context(Child(ground, store, "worker", "watch", concurrency, chalk, processes, row))
+            stack.enter_context(Child(ground, store, "worker", "watch", concurrency, names, chalk, processes, row))
             for row in range(processes)
         ]
         for child in children:

@@ -12,7 +12,7 @@ import headrace
 def facts(folder: Path, rounds: int, size: str) -> dict[str, str]:
     """The machine, the versions, and how the run was asked for."""
     return {
-        "machine": f"{platform.system()} {platform.machine()}, {_processor()}, {_cores()} cores",
+        "machine": f"{platform.system()} {platform.machine()}, {_processor()}, {cores()} cores",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "disk": _file_system(folder),
         "headrace": headrace.__version__,
@@ -25,7 +25,8 @@ def load() -> str:
     return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"
 
 
-def _cores() -> int:
+def cores() -> int:
+    """What this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -40,6 +40,10 @@ class Place(Protocol):
         """Let the store do now what it would do behind our back while we measure."""
         ...
 
+    def size(self, url: str) -> int:
+        """Bytes the store takes, of disk or of memory."""
+        ...
+
     def for_peer(self) -> contextlib.AbstractContextManager[str]:
         """An empty database for somebody who does not share."""
         ...
@@ -73,6 +77,10 @@ class SqliteFiles:
 
     def rest(self, url: str) -> None:
         pass  # it does nothing behind our back
+
+    def size(self, url: str) -> int:
+        path = Path(url.removeprefix("sqlite:///"))
+        return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*") if file.is_file())
 
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:
@@ -117,6 +125,13 @@ class PostgresSchemas:
             # Whatever is changed first after it costs a whole page: few or many jobs, it is the same for both.
             db.execute("CHECKPOINT")
 
+    def size(self, url: str) -> int:
+        from headrace.engines.postgres.store_url import PostgresUrl
+
+        row = self._servers.postgres_connection(url).execute(_POSTGRES_SIZE, [PostgresUrl(url).schema]).fetchone()
+        assert row is not None
+        return int(row[0])
+
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:
         from psycopg import sql
@@ -146,10 +161,13 @@ class RedisPrefixes:
         self._servers = servers
         named = os.environ.get("HEADRACE_TEST_REDIS")
         self._url = named or servers.RedisServer().start().url
+        self._used_before: dict[str, int] = {}
         self._where = "a named server" if named else "this machine"
 
     def new_store(self) -> str:
-        return f"{self._url}{'&' if '?' in self._url else '?'}prefix={_new_name()}"
+        url = f"{self._url}{'&' if '?' in self._url else '?'}prefix={_new_name()}"
+        self._used_before[url] = self._used()
+        return url
 
     def drop(self, url: str) -> None:
         self._servers.drop(url)
@@ -158,6 +176,13 @@ class RedisPrefixes:
         client, until = self._servers.redis_connection(url), time.monotonic() + _PATIENCE
         while client.info("persistence")["aof_rewrite_in_progress"] and time.monotonic() < until:
             time.sleep(0.1)
+
+    def size(self, url: str) -> int:
+        """What the server has grown by since the store was new: stores that live at the same time share it."""
+        return max(0, self._used() - self._used_before.get(url, 0))
+
+    def _used(self) -> int:
+        return int(self._servers.redis_connection(self._url).info("memory")["used_memory"])
 
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:
@@ -181,6 +206,8 @@ class RedisPrefixes:
 
 _POSTGRES_FACTS = """SELECT current_setting('server_version'), current_setting('fsync'),
     current_setting('synchronous_commit')"""
+_POSTGRES_SIZE = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class AS c
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind IN ('r', 'm')"""
 
 
 def open_place(engine: Engine, folder: Path, durability: str) -> Place:

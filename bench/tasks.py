@@ -21,6 +21,7 @@ class Subject(Struct, frozen=True):
     noop: Task[..., Any, Any]
     noop_async: Task[..., Any, Any]
     stamp: Task[..., Any, Any]
+    named: tuple[Task[..., Any, Any], ...]  # more that do nothing, each under a name of its own
 
     def fill(self, jobs: int, task: Task[..., Any, Any] | None = None) -> None:
         """Enqueue no-op jobs in batches."""
@@ -32,20 +33,21 @@ class Subject(Struct, frozen=True):
         return sum(queue.completed + queue.failed + queue.cancelled for queue in self.app.queues())
 
 
-def open_subject(url: str, durability: Any, tells: str = "metrics") -> Subject:
+def open_subject(url: str, durability: Any, tells: str = "metrics", names: int = 0) -> Subject:
     """An app on the store. A job takes an argument and keeps a result, as most jobs do."""
     app = Headrace(url, durability=durability, events=tells != "nothing", metrics=tells == "metrics")
 
-    def noop(number: int) -> int:
+    def noop(number: int, _ballast: str = "") -> int:
         return number
 
     async def noop_async(number: int) -> int:
         return number
 
-    def stamp() -> int:
+    def stamp(_ballast: str = "") -> int:
         return time.time_ns()
 
-    return Subject(app, app.task(noop), app.task(noop_async), app.task(stamp))
+    named = tuple(app.task(name=f"noop-{number}")(noop) for number in range(names))
+    return Subject(app, app.task(noop), app.task(noop_async), app.task(stamp), named)
 
 
 def in_batches(numbers: Iterable[int], size: int = BATCH) -> Iterable[list[int]]:

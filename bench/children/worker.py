@@ -1,7 +1,9 @@
 """A headrace worker process.
 
-worker serve CONCURRENCY                  as in production, until SIGTERM
-worker watch CONCURRENCY BOARD ROWS ROW   chalks up on a board what it has completed
+worker serve CONCURRENCY NAMES [QUEUE]         as in production, until SIGTERM
+worker watch CONCURRENCY NAMES BOARD ROWS ROW  chalks up on a board what it has completed
+
+NAMES is how many more tasks its app has.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from headrace import Headrace
 _LOOK = 0.005
 
 
-def serve(app: Headrace, concurrency: int) -> None:
+def serve(app: Headrace, concurrency: int, queues: list[str] | None) -> None:
     """Run as `headrace worker` does."""
     print("ready", flush=True)
-    app.run_worker(concurrency=concurrency)
+    app.run_worker(concurrency=concurrency, queues=queues)
 
 
 def watch(app: Headrace, concurrency: int, chalk: Chalk) -> None:
@@ -33,12 +35,12 @@ def watch(app: Headrace, concurrency: int, chalk: Chalk) -> None:
             chalk.chalk_up(worker.completed)
 
 
-def main(mode: str, concurrency: str, *of_board: str) -> None:
-    with open_subject(*store()).app as app:
+def main(mode: str, concurrency: str, names: str, *more: str) -> None:
+    with open_subject(*store(), int(names)).app as app:
         if mode == "serve":
-            serve(app, int(concurrency))
+            serve(app, int(concurrency), list(more) or None)
         else:
-            board, rows, row = of_board
+            board, rows, row = more
             watch(app, int(concurrency), Chalk(Path(board), int(rows), int(row)))
 
 

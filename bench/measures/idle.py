@@ -25,7 +25,7 @@ def idle(ground: Ground) -> Readings:
     """
     with ground.store() as store:
         prepare(store)
-        with Child(ground, store, "worker", "serve", CONCURRENCY) as child:
+        with Child(ground, store, "worker", "serve", CONCURRENCY, 0) as child:
             child.wait_until_ready()
             subject = open_subject(store.url, store.durability)
             wait_for_worker(subject, child)

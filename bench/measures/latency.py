@@ -39,7 +39,7 @@ def _peer(ground: Ground, peer: Peer) -> Readings:
 def _headrace(ground: Ground) -> list[float]:
     with ground.store() as store:
         prepare(store)
-        with Child(ground, store, "worker", "serve", CONCURRENCY) as child:
+        with Child(ground, store, "worker", "serve", CONCURRENCY, 0) as child:
             child.wait_until_ready()
             subject = open_subject(store.url, store.durability)
             with subject.app:

@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "claim", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
 
 
 class JobList(TypedDict):
@@ -264,7 +264,6 @@ class StoredJobs(TypedDict):
 class JobFilter(TypedDict):
     """Filters of a bulk action, at least one; `dry_run` only counts the jobs."""
 
-    ids: NotRequired[list[str] | None]
     state: NotRequired[list[State] | None]
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
@@ -275,6 +274,7 @@ class JobFilter(TypedDict):
     flow: NotRequired[str | None]
     since: NotRequired[str | None]
     until: NotRequired[str | None]
+    ids: NotRequired[list[str] | None]
     dry_run: NotRequired[bool]
 
 
@@ -288,7 +288,6 @@ class Changed(TypedDict):
 class DeleteFilter(TypedDict):
     """Jobs to delete, at most `limit`; with `finished_before` only jobs that finished before, oldest first."""
 
-    ids: NotRequired[list[str] | None]
     state: NotRequired[list[State] | None]
     queue: NotRequired[str | None]
     task: NotRequired[str | None]
@@ -299,6 +298,7 @@ class DeleteFilter(TypedDict):
     flow: NotRequired[str | None]
     since: NotRequired[str | None]
     until: NotRequired[str | None]
+    ids: NotRequired[list[str] | None]
     dry_run: NotRequired[bool]
     finished_before: NotRequired[str | None]
     limit: NotRequired[int | None]
@@ -357,7 +357,7 @@ class Why(TypedDict):
 class Remedy(TypedDict):
     """What an operator can do: a verb, the name or id it applies to, and the command line that does it."""
 
-    verb: Literal["promote_job", "raise_queue_limit", "raise_task_limit", "resume_queue", "resume_task", "resume_worker", "retry_job", "send_signal", "show_dead_letter", "start_worker"]
+    verb: Literal["answer_question", "promote_job", "raise_queue_limit", "raise_task_limit", "resume_queue", "resume_task", "resume_worker", "retry_job", "send_signal", "show_dead_letter", "start_worker"]
     target: str
     command: str
     words: NotRequired[str]
@@ -369,6 +369,33 @@ class JobChange(TypedDict):
     priority: NotRequired[int]
     run_at: NotRequired[str]
     queue: NotRequired[str]
+
+
+class OpenQuestion(TypedDict):
+    """A question that a job waits with."""
+
+    job: str
+    task: str
+    queue: str
+    event: str
+    text: str
+    to: str | None
+    answer: dict[str, Any]
+    asked_at: str | None
+    until: str | None
+
+
+class Answer(TypedDict):
+    """The answer: a value of the type that the question's `answer` describes."""
+
+    answer: Any
+
+
+class Signal(TypedDict):
+    """The name of an event, and its data."""
+
+    event: str
+    data: NotRequired[Any]
 
 
 class QueueRecord(TypedDict):
@@ -1504,17 +1531,11 @@ class JobsFindQuery(TypedDict):
     cursor: NotRequired[str | None]
 
 
-class JobsChunksQuery(TypedDict):
-    """Parameters of `jobs.chunks`."""
+class QuestionsFindQuery(TypedDict):
+    """Parameters of `questions.find`."""
 
-    cursor: NotRequired[str | None]
+    to: NotRequired[str | None]
     limit: NotRequired[int]
-
-
-class JobsStreamQuery(TypedDict):
-    """Parameters of `jobs.stream`."""
-
-    since: NotRequired[str | None]
 
 
 class QueuesPeekQuery(TypedDict):
@@ -1769,6 +1790,26 @@ class JobsApi(_Resource):
     def delete(self, job_id: str, /) -> None:
         """Delete a job that is not running, with its history, also from the archive."""
         self._send("DELETE", f"/jobs/{_quoted(job_id)}")
+
+
+class QuestionsApi(_Resource):
+    """Questions that jobs ask people, their answers, and events for waiting jobs."""
+
+    def find(self, **query: Unpack[QuestionsFindQuery]) -> list[OpenQuestion]:
+        """List the jobs that wait for an answer, the oldest first."""
+        return cast("list[OpenQuestion]", self._send("GET", "/questions", query=query))
+
+    def get(self, job_id: str, /) -> OpenQuestion:
+        """Return the question that a job waits with."""
+        return cast("OpenQuestion", self._send("GET", f"/jobs/{_quoted(job_id)}/question"))
+
+    def answer(self, job_id: str, /, **body: Unpack[Answer]) -> JobRecord:
+        """Answer the question of a job, once. The audit trail records who did."""
+        return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/answer", body=body))
+
+    def signal(self, job_id: str, /, **body: Unpack[Signal]) -> JobRecord:
+        """Send an event to a job that waits, or will wait, for it."""
+        return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/signal", body=body))
 
 
 class QueuesApi(_Resource):
@@ -2248,6 +2289,7 @@ class HeadraceClient:
         """`url` is where `headrace web` serves or an app mounts it; `timeout` is in seconds."""
         connection = _Connection(url, token, timeout)
         self.jobs = JobsApi(connection)
+        self.questions = QuestionsApi(connection)
         self.queues = QueuesApi(connection)
         self.tasks = TasksApi(connection)
         self.workers = WorkersApi(connection)

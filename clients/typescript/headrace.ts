@@ -267,7 +267,6 @@ export interface StoredJobs {
 
 /** Filters of a bulk action, at least one; `dry_run` only counts the jobs. */
 export interface JobFilter {
-  ids?: Array<string> | null;
   state?: Array<State> | null;
   queue?: string | null;
   task?: string | null;
@@ -278,6 +277,7 @@ export interface JobFilter {
   flow?: string | null;
   since?: string | null;
   until?: string | null;
+  ids?: Array<string> | null;
   dry_run?: boolean;
 }
 
@@ -289,7 +289,6 @@ export interface Changed {
 
 /** Jobs to delete, at most `limit`; with `finished_before` only jobs that finished before, oldest first. */
 export interface DeleteFilter {
-  ids?: Array<string> | null;
   state?: Array<State> | null;
   queue?: string | null;
   task?: string | null;
@@ -300,6 +299,7 @@ export interface DeleteFilter {
   flow?: string | null;
   since?: string | null;
   until?: string | null;
+  ids?: Array<string> | null;
   dry_run?: boolean;
   finished_before?: string | null;
   limit?: number | null;
@@ -343,7 +343,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "claim" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "promote" | "promote_now" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
+export type Trigger = "cancel" | "claim" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
@@ -355,7 +355,7 @@ export interface Why {
 
 /** What an operator can do: a verb, the name or id it applies to, and the command line that does it. */
 export interface Remedy {
-  verb: "promote_job" | "raise_queue_limit" | "raise_task_limit" | "resume_queue" | "resume_task" | "resume_worker" | "retry_job" | "send_signal" | "show_dead_letter" | "start_worker";
+  verb: "answer_question" | "promote_job" | "raise_queue_limit" | "raise_task_limit" | "resume_queue" | "resume_task" | "resume_worker" | "retry_job" | "send_signal" | "show_dead_letter" | "start_worker";
   target: string;
   command: string;
   words?: string;
@@ -366,6 +366,30 @@ export interface JobChange {
   priority?: number;
   run_at?: string;
   queue?: string;
+}
+
+/** A question that a job waits with. */
+export interface OpenQuestion {
+  job: string;
+  task: string;
+  queue: string;
+  event: string;
+  text: string;
+  to: string | null;
+  answer: Record<string, Json>;
+  asked_at: string | null;
+  until: string | null;
+}
+
+/** The answer: a value of the type that the question's `answer` describes. */
+export interface Answer {
+  answer: Json;
+}
+
+/** The name of an event, and its data. */
+export interface Signal {
+  event: string;
+  data?: Json;
 }
 
 /** A queue: its jobs by state, since when its oldest pending job has been due, and its rules. */
@@ -1410,13 +1434,9 @@ export interface JobsFindQuery {
   cursor?: string | null;
 }
 
-export interface JobsChunksQuery {
-  cursor?: string | null;
+export interface QuestionsFindQuery {
+  to?: string | null;
   limit?: number;
-}
-
-export interface JobsStreamQuery {
-  since?: string | null;
 }
 
 export interface QueuesPeekQuery {
@@ -1641,6 +1661,29 @@ export class JobsApi extends Resource {
   /** Delete a job that is not running, with its history, also from the archive. */
   delete(jobId: string): Promise<void> {
     return this.send<void>("DELETE", `/jobs/${quoted(jobId)}`);
+  }
+}
+
+/** Questions that jobs ask people, their answers, and events for waiting jobs. */
+export class QuestionsApi extends Resource {
+  /** List the jobs that wait for an answer, the oldest first. */
+  find(query: QuestionsFindQuery = {}): Promise<Array<OpenQuestion>> {
+    return this.send<Array<OpenQuestion>>("GET", "/questions", { query });
+  }
+
+  /** Return the question that a job waits with. */
+  get(jobId: string): Promise<OpenQuestion> {
+    return this.send<OpenQuestion>("GET", `/jobs/${quoted(jobId)}/question`);
+  }
+
+  /** Answer the question of a job, once. The audit trail records who did. */
+  answer(jobId: string, body: Answer): Promise<JobRecord> {
+    return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/answer`, { body });
+  }
+
+  /** Send an event to a job that waits, or will wait, for it. */
+  signal(jobId: string, body: Signal): Promise<JobRecord> {
+    return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/signal`, { body });
   }
 }
 
@@ -2204,6 +2247,7 @@ export class WorkerApi extends Resource {
 /** A client of one headrace server; each property is a resource of its REST API. */
 export class HeadraceClient {
   readonly jobs: JobsApi;
+  readonly questions: QuestionsApi;
   readonly queues: QueuesApi;
   readonly tasks: TasksApi;
   readonly workers: WorkersApi;
@@ -2222,6 +2266,7 @@ export class HeadraceClient {
   constructor(url: string = "http://127.0.0.1:8080", options: ClientOptions = {}) {
     const connection = new Connection(url, options);
     this.jobs = new JobsApi(connection);
+    this.questions = new QuestionsApi(connection);
     this.queues = new QueuesApi(connection);
     this.tasks = new TasksApi(connection);
     this.workers = new WorkersApi(connection);

@@ -44,6 +44,7 @@ from headrace.errors import (
     NotFound,
     PayloadTooLarge,
     PermanentError,
+    QuestionNotFound,
     QueueFull,
     QueueNotEmpty,
     QueueNotFound,
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
         WorkerMetrics,
     )
     from headrace.app.metrics.task_stats import TaskStats
+    from headrace.app.questions import OpenQuestion
     from headrace.app.queues.queues import Queue, QueueStats
     from headrace.app.retention.archive_records import (
         ArchiveMonth,
@@ -198,10 +200,12 @@ __all__ = [
     "MetricSeries",
     "MetricsSnapshot",
     "NotFound",
+    "OpenQuestion",
     "ParentFailure",
     "PayloadTooLarge",
     "PermanentError",
     "PolicyLayers",
+    "QuestionNotFound",
     "Queue",
     "QueueFull",
     "QueueMetrics",
@@ -261,6 +265,7 @@ _NAMES_OF = {
     "headrace.app.dead_letters.records": "BulkRequeue DeadGroup DeadLetter DeadNote DeadPage DeadStats RequeueResult",
     "headrace.app.events.webhooks": "Webhook",
     "headrace.app.jobs.jobs": "JobPage",
+    "headrace.app.questions": "OpenQuestion",
     "headrace.app.metrics.records": (
         "DayMetrics MetricDurations MetricFigures MetricPoint MetricSeries MetricsSnapshot "
         "QueueMetrics TaskMetrics WorkerMetrics"

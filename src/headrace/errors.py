@@ -15,6 +15,7 @@ HeadraceError
 │   ├── WorkerNotFound
 │   ├── ScheduleNotFound
 │   ├── WebhookNotFound
+│   ├── QuestionNotFound
 │   └── AlertNotFound
 │       ├── AlertRuleNotFound
 │       ├── AlertChannelNotFound
@@ -196,6 +197,12 @@ class WebhookNotFound(NotFound):
     """There is no webhook of this id."""
 
     message = "there is no webhook {!r}; app.webhooks.list() lists them"
+
+
+class QuestionNotFound(NotFound):
+    """This job asks no question now. `id` is the job's."""
+
+    message = "job {!r} waits for no answer now; app.questions.list() lists the jobs that do"
 
 
 class AlertNotFound(NotFound):

@@ -29,7 +29,7 @@ PROMISED = {
     "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
     "lifecycle metrics alerts audit admin events aevents on listening webhooks correlation",
-    "Task": "enqueue aenqueue using bind name",
+    "Task": "enqueue aenqueue map amap using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata correlation_id errors refresh arefresh wait result aresult cancel acancel retry "
     "aretry promote apromote delete adelete update aupdate logs alogs history ahistory why awhy flow parents aparents "
@@ -63,7 +63,7 @@ PROMISED = {
     "PolicyLayers": "kind name declared override",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
-    "rules starts_left",
+    "rules starts_left condition",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
     "TaskRules": "paused rate concurrency strategy",
     "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules",
@@ -88,6 +88,7 @@ PROMISED = {
     "ArchiveStats": "jobs bytes partitions swept_at seconds archived deleted dead_letters partition dropped",
     "TaskDurations": "task jobs average p95 longest",
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
+    "OpenQuestion": "job task queue event text to answer asked_at until",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
     "StoragePart": "name kind entries bytes expires",
     "MetricsSnapshot": "at window total queues tasks workers depth oldest workers_alive dead stale schedule_misses "
@@ -167,6 +168,7 @@ PROMISED_ERRORS = {
     "AlertChannelNotFound": headrace.AlertNotFound,
     "AlertSilenceNotFound": headrace.AlertNotFound,
     "QueueNotFound": headrace.NotFound,
+    "QuestionNotFound": headrace.NotFound,
     "ScheduleNotFound": headrace.NotFound,
     "WebhookNotFound": headrace.NotFound,
     "WorkerNotFound": headrace.NotFound,

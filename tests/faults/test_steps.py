@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from functools import partial
@@ -10,7 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace import QuestionNotFound
 from tests.faults.test_kill import _app
+from tests.support.plain_databases import connect, transaction
 from tests.support.waiting import eventually
 
 WITHIN = 30.0
@@ -92,3 +95,58 @@ def test_a_storm_of_kills_repeats_no_step_that_was_stored(
             assert 0 <= repeated <= hits, "a kill costs at most the step that was under way"
             kills += hits
         assert kills >= 4, "a kill hit nobody"
+
+
+def test_jobs_whose_workers_are_killed_ask_each_question_until_it_is_answered_once(
+    fleet: SimpleNamespace, url: str, chance: random.Random
+) -> None:
+    with _app(url) as app:
+        jobs = [app.enqueue("interview", f"job{n}") for n in range(6)]
+        answered: Counter[str] = Counter()
+
+        def answer_all() -> bool:
+            for question in app.questions.list():
+                with contextlib.suppress(QuestionNotFound):  # the job has just gone on
+                    app.questions.answer(question.job, int(question.text.split()[1]))
+                    answered[question.text] += 1
+            return sum(answered.values()) >= aim
+
+        for kill in range(1, 4):
+            aim = kill * 6 + chance.randint(0, 5)
+            worker = fleet.start(concurrency=3)
+            eventually(answer_all, what=f"{aim} answers")
+            worker.kill()
+            worker.wait()
+        aim = 30
+        fleet.start(concurrency=6)
+        eventually(answer_all, what="all answers")
+        assert [job.result(WITHIN) for job in jobs] == [[0, 1, 2, 3, 4]] * 6
+        assert set(answered.values()) == {1}
+        assert app.questions.list() == []
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_writes_in_the_transaction_of_a_step_are_there_exactly_once_though_workers_are_killed(
+    fleet: SimpleNamespace, url: str, chance: random.Random
+) -> None:
+    with _app(url) as app, contextlib.closing(connect(url)) as db:
+        app.queues()  # the store has its tables
+        with transaction(db):
+            db.execute("DROP TABLE IF EXISTS bookings")
+            db.execute("CREATE TABLE bookings (number integer)")
+        jobs = [app.enqueue("book", number) for number in range(60)]
+
+        def booked() -> list[int]:
+            with transaction(db):
+                return [number for (number,) in db.execute("SELECT number FROM bookings").fetchall()]
+
+        for kill in range(1, 5):
+            worker = fleet.start(concurrency=4)
+            aim = kill * 10 + chance.randint(0, 4)
+            eventually(lambda aim=aim: len(booked()) >= aim, what=f"{aim} bookings")  # type: ignore[misc]
+            worker.kill()
+            worker.wait()
+        fleet.start(concurrency=4)
+        assert [job.result(WITHIN) for job in jobs] == list(range(60))
+        assert sorted(booked()) == list(range(60))
+        assert sum(job.row.crashes for job in jobs) >= 1, "a kill hit nobody"

@@ -7,8 +7,10 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from headrace import Headrace, PermanentError, Retry, current_job
+from tests.support.plain_databases import connect, transaction
 
 app = Headrace()
 
@@ -110,6 +112,28 @@ def long_journey(folder: str, name: str) -> int:
         if n == 10:
             job.sleep(0.01)
     return int(job.wait_event("arrive"))
+
+
+@app.task(retry=100)
+def book(number: int) -> int:
+    """Writes a row of its own, once, in the database of the jobs."""
+    with contextlib.closing(connect(app.settings.url)) as db, transaction(db):
+        booked = current_job().step_in(db, "book", _book, db, number)
+        time.sleep(0.01)
+    time.sleep(0.01)
+    return booked
+
+
+def _book(db: Any, number: int) -> int:
+    db.execute(f"INSERT INTO bookings (number) VALUES ({number:d})")
+    return number
+
+
+@app.task(retry=100)
+def interview(name: str) -> list[int]:
+    """Asks five questions, one after the other."""
+    job = current_job()
+    return [job.wait_event("number", ask=f"{name} {n}", answer=int) for n in range(5)]
 
 
 @app.task(retry=Retry(limit=50, backoff="fixed", base=0.01, never=(PermanentError,)))

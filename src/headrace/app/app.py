@@ -71,6 +71,7 @@ class Headrace(HookMethods, TaskRuleMethods):
         self.cipher = self.services.cipher
         self.services.use_archive(self._archive)
         self.submitter = Submitter(self.engine, self.clock, self.settings, self.services, self.spool)
+        self.submitter.mapped = parts.mapped
         self.registry = Registry(self.submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
         self.services.tasks = self.tasks
@@ -93,6 +94,7 @@ class Headrace(HookMethods, TaskRuleMethods):
     webhooks = functools.cached_property(parts.webhooks)
     metrics = functools.cached_property(parts.metrics)
     alerts = functools.cached_property(parts.alerts)
+    questions = functools.cached_property(parts.questions)
     audit = functools.cached_property(parts.audit)
     admin = functools.cached_property(parts.admin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.app.registry import Registry
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from headrace.app.flows import Flows
     from headrace.app.metrics.metrics import Metrics
     from headrace.app.metrics.task_stats import TaskStats
+    from headrace.app.questions import Questions
     from headrace.app.retention.lifecycle import Lifecycles
     from headrace.app.schedules.schedules import Schedules
     from headrace.app.workers import WorkerInfo
+    from headrace.runtime.flows.chains import Group
 
 
 class AppParts(Protocol):
@@ -35,6 +38,9 @@ class AppParts(Protocol):
     submitter: Submitter
     registry: Registry
     tasks: dict[str, Task[..., Any, Any]]
+
+    @property
+    def audit(self) -> Audit: ...
 
     @property
     def metrics(self) -> Metrics: ...
@@ -59,6 +65,13 @@ def flows(app: AppParts) -> Flows:
     from headrace.app.flows import Flows
 
     return Flows(app.services)
+
+
+def mapped(task: Task[..., Any, Any], items: Iterable[Any], at_most: int | None) -> Group:
+    """A call of the task for each item."""
+    from headrace.runtime.flows import chains
+
+    return chains.mapped(task, items, at_most)
 
 
 def dead(app: AppParts) -> Dead:
@@ -110,6 +123,13 @@ def audit(app: AppParts) -> Audit:
     from headrace.app.admin.audit import Audit
 
     return Audit(app.services)
+
+
+def questions(app: AppParts) -> Questions:
+    """Questions that jobs ask people, and the answers."""
+    from headrace.app.questions import Questions
+
+    return Questions(app.services, lambda: app.audit)
 
 
 def webhooks(app: AppParts) -> Webhooks:

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Look and act": {
         "jobs": ("commands.jobs.jobs", "List, show and change jobs."),
+        "questions": ("commands.jobs.questions", "List and answer the questions of jobs."),
         "queues": ("commands.queues", "Show, pause, resume and configure queues."),
         "tasks": ("commands.tasks", "Pause, resume and configure tasks."),
         "workers": ("commands.workers.workers", "Show, check, pause and stop workers."),

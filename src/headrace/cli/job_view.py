@@ -98,9 +98,10 @@ def log_text(line: LogEntry, job: Job[Any]) -> str:
 
 
 def line_text(line: LogEntry) -> str:
-    """A log line whose secrets are already redacted."""
+    """A log line whose secrets are already redacted. Its further lines can't be taken for log lines."""
     fields = "".join(f" {name}={value!r}" for name, value in line.fields.items())
-    return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
+    first, *further = line.message.split("\n")
+    return "\n  | ".join((f"{stamp(line.at)} {line.level.upper():7} {first}{fields}", *further))
 
 
 def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]]:

@@ -279,3 +279,8 @@ def filters(function: F) -> F:
 def chosen(given: dict[str, Any]) -> dict[str, Any]:
     """The given filters."""
     return {name: value for name, value in given.items() if value not in (None, ())}
+
+
+def chosen_limits(given: dict[str, Any]) -> dict[str, Any]:
+    """The given limits; the word `none`, which removes one, is None."""
+    return {name: None if value == "none" else value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Lengths of time: 60, "15m", "1h30m" or a timedelta, as whole milliseconds."""
+"""Lengths of time: 60, "15m", "1h30m" or a timedelta, as whole milliseconds; and milliseconds as text."""
 
 from __future__ import annotations
 
@@ -38,3 +38,15 @@ def _parse(value: Any) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != value:
         return None
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def span_text(ms: int) -> str:
+    """A duration in its two largest units."""
+    seconds = max(ms, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"

@@ -26,8 +26,10 @@ from headrace.core.jobs.steps import Step, Suspended
 from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
+from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.hooks import Hooks
+from headrace.runtime.jobs.questions import announce
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.schedules.fire import fire_due
@@ -149,7 +151,14 @@ class InlineWorker:
         )
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self._engine.save_step(claim.lease, encrypted_step(self.cipher, claim.id, step))
+        stored = encrypted_step(self.cipher, claim.id, step)
+        if stored.kind == "question":
+            announce(self._engine.document_store, claim.id, stored)
+        return self._engine.save_step(claim.lease, stored)
+
+    @property
+    def joined(self) -> JoinedSteps:
+        return JoinedSteps(lambda: self._engine.joined, self.cipher)
 
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.queries.get([claim.id], light=True)
@@ -248,6 +257,10 @@ class InlineAttempt:
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self._inline_worker.save_step(claim, step)
+
+    @property
+    def joined(self) -> JoinedSteps:
+        return self._inline_worker.joined
 
     def renew(self, claim: Claim) -> bool:
         return self._inline_worker.holds(claim)

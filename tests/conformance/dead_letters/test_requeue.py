@@ -62,7 +62,6 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
     assert settle(engine, succeed(claimed, at=LATER), now=LATER) == []
 
 
-@pytest.mark.engines("sqlite", "redis")
 def test_a_job_that_fails_again_in_the_same_millisecond_has_a_newer_record(engine: Engine) -> None:
     """As with a clock of a test, which stands still."""
     dead_letter = dead(engine)

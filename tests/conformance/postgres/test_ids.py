@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import psycopg
 import pytest
 
@@ -72,3 +74,88 @@ def test_a_job_that_another_process_claimed_is_settled_by_its_id(store: StoreUnd
     (claimed,) = claim(store.open())
     assert settle(engine, succeed(claimed)) == []
     assert states(engine) == {"a": State.COMPLETED}
+
+
+# -- damage that no operation does
+
+
+@pytest.fixture
+def jobs(db: psycopg.Connection, engine: PostgresEngine) -> Iterator[str]:
+    """The table of jobs without its trigger, and with three jobs."""
+    engine.insert([new_job("a"), new_job("b"), new_job("c")], now=NOW)
+    jobs = f"{engine.address.schema}.headrace_jobs"
+    db.execute(f"ALTER TABLE {jobs} DISABLE TRIGGER headrace_jobs_gone")
+    yield jobs
+    db.execute(f"ALTER TABLE {jobs} ENABLE TRIGGER headrace_jobs_gone")
+
+
+def found(engine: PostgresEngine) -> dict[str, int]:
+    findings = engine.maintenance.inspect(NOW)
+    return {finding.code: finding.count for finding in findings if finding.code in ("orphan_index", "unindexed")}
+
+
+def repair(engine: PostgresEngine, *codes: str) -> dict[str, int]:
+    return engine.maintenance.repair(codes, 100, NOW)
+
+
+def test_an_id_without_its_job_is_found_and_dropped(engine: PostgresEngine, db: psycopg.Connection, jobs: str) -> None:
+    assert found(engine) == {}
+    db.execute(f"DELETE FROM {jobs} WHERE id = 'a'")
+    assert kinds(engine.insert([new_job("a")], now=NOW)) == ["taken"], "it would be lost"
+    assert found(engine) == {"orphan_index": 1}
+    assert repair(engine, "orphan_index") == {"orphan_index": 1}
+    assert (found(engine), differences(db, engine)) == ({}, 0)
+    assert kinds(engine.insert([new_job("a"), new_job("b")], now=NOW)) == ["new", "taken"]
+    assert repair(engine, "orphan_index") == {"orphan_index": 0}
+
+
+def test_a_job_without_its_id_is_found_and_gets_it_back(
+    engine: PostgresEngine, db: psycopg.Connection, jobs: str
+) -> None:
+    db.execute(f"DELETE FROM {engine.address.schema}.headrace_ids WHERE id = 'a'")
+    assert engine.queries.get(["a"]) == []
+    assert found(engine) == {"unindexed": 1}
+    assert repair(engine, "unindexed") == {"unindexed": 1}
+    assert (found(engine), differences(db, engine)) == ({}, 0)
+    assert kinds(engine.insert([new_job("a")], now=NOW)) == ["taken"]
+    assert repair(engine, "unindexed") == {"unindexed": 0}
+
+
+@pytest.mark.parametrize("codes", [("orphan_index", "unindexed"), ("unindexed",)])
+def test_an_id_that_leads_to_another_job_leads_to_its_own_again(
+    engine: PostgresEngine, db: psycopg.Connection, jobs: str, codes: tuple[str, ...]
+) -> None:
+    db.execute(f"UPDATE {engine.address.schema}.headrace_ids SET seq = %s WHERE id = 'a'", [row(engine, "b").seq])
+    assert found(engine) == {"orphan_index": 1, "unindexed": 1}
+    assert repair(engine, *codes)["unindexed"] == 1
+    assert (found(engine), differences(db, engine)) == ({}, 0)
+    assert row(engine, "a").id == "a"
+
+
+@pytest.mark.parametrize("keeps_its_id", [True, False])
+def test_of_two_jobs_with_one_id_the_newer_gets_another(
+    engine: PostgresEngine, db: psycopg.Connection, jobs: str, keeps_its_id: bool
+) -> None:
+    ids = f"{engine.address.schema}.headrace_ids"
+    first = row(engine, "a").seq
+    db.execute(f"DELETE FROM {ids} WHERE id = 'a'")
+    assert kinds(engine.insert([new_job("a")], now=NOW)) == ["new"], "it is doubled"
+    twin = row(engine, "a").seq
+    db.execute(
+        f"UPDATE {ids} SET seq = {first} WHERE id = 'a'" if keeps_its_id else f"DELETE FROM {ids} WHERE id = 'a'"
+    )
+    damage = {"unindexed": 1 if keeps_its_id else 2}
+    assert found(engine) == damage
+    assert repair(engine, "unindexed") == damage
+    assert (found(engine), differences(db, engine)) == ({}, 0)
+    assert [row(engine, name).seq for name in ("a", f"a-{twin}")] == [first, twin]
+
+
+def test_a_running_job_keeps_its_id_until_it_ends(engine: PostgresEngine, db: psycopg.Connection, jobs: str) -> None:
+    claimed = claim(engine)[0]
+    db.execute(f"DELETE FROM {engine.address.schema}.headrace_ids WHERE id = 'a'")
+    engine.insert([new_job("a")], now=NOW)
+    assert repair(engine, "unindexed") == {"unindexed": 0}
+    assert settle(engine, succeed(claimed)) == []
+    assert repair(engine, "unindexed") == {"unindexed": 1}
+    assert row(engine, f"a-{claimed.ref}").state is State.COMPLETED

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.records import Claim, Filter, JobUpdate, NewJob
 from headrace.core.jobs.states import State, Trigger
-from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
+from headrace.core.queues.limits import Limit, group_limit, lane_limits_of, lane_of
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -81,6 +81,23 @@ def test_a_queue_may_let_more_of_a_key_run(engine: Engine) -> None:
     engine.insert([keyed(f"{key}{number}", key) for key in "ab" for number in range(5)], now=NOW)
     assert sorted(started(engine)) == ["a0", "a1", "a2", "b0", "b1", "b2"]
     assert started(engine, worker="w2") == []
+
+
+def test_a_group_has_a_number_of_its_own_whatever_the_queue_allows_a_key(engine: Engine) -> None:
+    engine.rule_store.set_rules("default", QueueRules(key_concurrency=5))
+    limits = {"a": group_limit(2, "one"), "b": group_limit(12, "two"), "c": group_limit(1, "three")}
+    engine.insert([gated(f"{name}{n:02}", limit) for name, limit in limits.items() for n in range(14)], now=NOW)
+    claims = look(engine).claims
+    assert Counter(job_id[0] for job_id in ids(claims)) == {"a": 2, "b": 12, "c": 1}
+    assert started(engine, worker="w2") == []
+    done([claimed for claimed in claims if claimed.id == "a01"], engine)
+    assert started(engine) == ["a02"], "the next one starts when any ends"
+
+
+@pytest.mark.parametrize("name", ["0\tg", "x2\tg", "2 g", "-2\tg", "2.5\tg", "\tg"])
+def test_a_key_without_a_proper_number_follows_the_queue(engine: Engine, name: str) -> None:
+    engine.insert([keyed(f"k{n}", name) for n in range(3)], now=NOW)
+    assert started(engine) == ["k0"]
 
 
 def test_claims_of_one_job_each_stop_at_the_same_number(engine: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -42,6 +43,22 @@ def ignore_everything_for_ever(started: str) -> None:
 
 def crash() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def speak(word: str) -> None:
+    print("prints", word)
+    logging.getLogger("shop").error("logs %s", word)
+
+
+async def aspeak(word: str) -> None:
+    print("prints", word, end="")
+    await asyncio.sleep(0)
+    print()
+    logging.getLogger("shop").error("logs %s", word)
+
+
+def refuse(card: str, pin: str) -> None:
+    raise PermanentError(f"no money on {card} with {pin}")
 
 
 def leave(code: int) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.engines import KINDS
+from tests.support.plain_databases import place
 
 ALIAS = "shop"
 
@@ -41,12 +42,6 @@ class AsyncLender(NamedTuple):
 
 
 def nothing() -> None: ...
-
-
-def place(url: str) -> str:
-    """The path of an SQLite file, or the address of a database without what only headrace understands."""
-    parts = urlsplit(url)
-    return parts.path[1:] if parts.scheme == "sqlite" else parts._replace(query="").geturl()
 
 
 @contextmanager

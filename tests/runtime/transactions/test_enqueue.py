@@ -35,6 +35,7 @@ from tests.runtime.transactions import lenders
 from tests.runtime.transactions.lenders import LENDERS, Lender, each_async_lender, each_lender
 from tests.support import servers
 from tests.support.engines import KINDS
+from tests.support.plain_databases import place
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
 
@@ -215,7 +216,7 @@ def test_a_caller_that_is_killed_leaves_no_job(app: Headrace, add: Any, database
     script = f"""
 import {driver}, sys
 from headrace import Headrace
-db = {driver}.connect({lenders.place(url)!r})
+db = {driver}.connect({place(url)!r})
 app = Headrace({url!r})
 app.task_by_name("add").using(connection=db, job_id="lost").enqueue(1, 1)
 print("stored", flush=True)
@@ -269,7 +270,7 @@ def test_nothing_holds_on_to_the_connection(app: Headrace, add: Any, database: s
         """Can be referred to weakly."""
 
     with plain(database, url) as lender:
-        db = sqlite3.connect(lenders.place(url), factory=Connection) if database == "sqlite" else lender.connection
+        db = sqlite3.connect(place(url), factory=Connection) if database == "sqlite" else lender.connection
         del lender
         add.using(connection=db).enqueue(1, 1)
         gone = weakref.ref(db)

@@ -75,6 +75,15 @@ def test_its_retries_are_those_of_the_task(app: Headrace, worker: Worker) -> Non
     assert "in steer" in job.errors[0].traceback
 
 
+def test_its_error_quotes_no_secret_of_the_task_or_the_call(app: Headrace, worker: Worker) -> None:
+    refuse = process(app, shop.refuse, redact=("card",))
+    job = refuse.using(redact=("pin",)).enqueue("4111-1111", "471123")
+    job.wait(PATIENCE)
+    (error,) = job.errors
+    assert error.message == "no money on *** with ***"
+    assert "4111" not in error.traceback
+
+
 def test_a_crash_fails_the_attempt_and_the_next_job_gets_a_new_process(app: Headrace) -> None:
     with app.worker(concurrency=1):
         job = process(app, shop.crash, retry=0).enqueue()

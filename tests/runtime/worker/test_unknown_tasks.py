@@ -98,3 +98,30 @@ def test_what_was_not_known_is_looked_for_again(monkeypatch: pytest.MonkeyPatch)
     assert (tasks.unknown, tasks.known_names) == (set(), "\nsub\n")
     tasks.forget("sub")
     assert tasks.known_names == "\n"
+
+
+def test_a_task_that_is_forgotten_is_asked_for_again() -> None:
+    names = {"add", "sub"}
+    lookup = TaskLookup(lambda: names, lambda task: False)
+    assert "add" in lookup.tasks
+    names.discard("add")
+    lookup.forget("add")
+    assert "add" not in lookup.tasks
+    assert "sub" in lookup.tasks
+
+
+def test_all_names_are_read_once_for_a_thousand_tasks() -> None:
+    names = [f"task-{number}" for number in range(1000)]
+    reads = 0
+
+    def all_names() -> list[str]:
+        nonlocal reads
+        reads += 1
+        return names
+
+    lookup = TaskLookup(all_names, lambda task: False)
+    assert all(name in lookup.tasks for name in names)
+    assert reads == 1
+    assert sorted(lookup.tasks.known_names.split()) == sorted(names)
+    names.append("new")
+    assert "new" in lookup.tasks, "registered since"

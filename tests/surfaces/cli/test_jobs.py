@@ -13,6 +13,7 @@ import pytest
 
 from headrace import Headrace, PermanentError, current_job
 from headrace.cli.commands.jobs.jobs import _unseen
+from headrace.cli.job_view import line_text
 from headrace.runtime.jobs.services import LogEntry
 from tests.support.command_line import Shell, finish
 from tests.support.waiting import eventually
@@ -184,6 +185,15 @@ def test_logs_show_level_text_and_fields(shell: Shell, app: Headrace) -> None:
     (record,) = shell("jobs", "logs", "done-0001", "--json").json
     assert (record["level"], record["fields"], record["attempt"]) == ("warning", {"a": 1}, 1)
     assert shell("jobs", "logs", "dead-0001") == (0, "", "the job has logged nothing\n")
+
+
+def test_further_lines_of_a_message_can_not_be_taken_for_log_lines() -> None:
+    at = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    line = LogEntry(at, 1, "error", "first\n2026-11-16 12:00:01.000 UTC ERROR   forged", {"n": 1})
+    assert line_text(line).splitlines() == [
+        "2026-11-16 12:00:00.000 UTC ERROR   first n=1",
+        "  | 2026-11-16 12:00:01.000 UTC ERROR   forged",
+    ]
 
 
 def test_following_a_log_ends_with_the_job(shell: Shell, app: Headrace) -> None:

@@ -22,6 +22,9 @@ from headrace.core.queues.limits import (
     allows,
     as_rate,
     drawn,
+    group_concurrency,
+    group_limit,
+    key_concurrency,
     lane_limits_of,
     lane_of,
     merged,
@@ -235,6 +238,17 @@ def test_no_name_is_taken_for_another_one(name: str) -> None:
     several = [Limit("key", name), Limit("rate", name), Limit("needs", name), Limit("task", name)]
     assert set(lane_limits_of(lane_of(several))) == set(several)
     assert lane_limits_of(lane_of([Limit("needs", name)])) == [Limit("needs", name)]
+
+
+def test_only_a_group_has_a_number_of_its_own() -> None:
+    of_three = QueueRules(key_concurrency=3)
+    assert [key_concurrency(Limit("key", "a"), rules) for rules in (QueueRules(), of_three)] == [1, 3]
+    limit = group_limit(1_000_000_000, "0197b6f3")
+    assert lane_limits_of(lane_of([limit])) == [limit]
+    assert (group_concurrency(limit), key_concurrency(limit, of_three)) == (1_000_000_000, 1_000_000_000)
+    for name in ("a", "0\tg", "2 g", "\tg", "20000000000\tg"):
+        assert group_concurrency(Limit("key", name)) is None
+    assert group_concurrency(Limit("rate", "2\tg")) is None
 
 
 def test_a_counter_admits_as_many_jobs_as_the_tightest_limit_allows() -> None:

@@ -47,6 +47,11 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     rules: QueueRules = QueueRules()
     starts_left: int | None = None
 
+    @property
+    def condition(self) -> str:
+        """Its state in one word, or its problem."""
+        return "paused" if self.paused else "open" if self.workers or not self.pending else "unserved"
+
 
 def all_stats(services: Services) -> list[QueueStats]:
     """The statistics of every queue, by name."""

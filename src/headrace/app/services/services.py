@@ -11,6 +11,7 @@ from msgspec import structs
 
 from headrace.app.services import archived_jobs
 from headrace.app.services.declared_tasks import DeclaredTasks
+from headrace.app.services.questions import explain_question, stored_question
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
@@ -24,6 +25,7 @@ from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
+from headrace.core.jobs.steps import is_awaiting
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
 from headrace.core.retention.staleness import check_staleness, job_age_of
 from headrace.core.settings.settings import Settings
@@ -262,7 +264,9 @@ class Services:
     def explain(self, row: JobRow) -> Explanation:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return Explanation(explain_spooled(*self._spool.place(row.id)))
-        found = explain(row, self.engine, self.clock.now(), self.engine.transfer.store_status())
+        found = self._explain_question(row) or explain(
+            row, self.engine, self.clock.now(), self.engine.transfer.store_status()
+        )
         if row.state in (State.FAILED, State.RETRYING):
             found = found.plus(explain_error(self.history_of(row)[1]))
         if row.seq == ARCHIVED:
@@ -270,6 +274,11 @@ class Services:
         if row.state is State.FAILED:
             return self._with_dead_letter(row, found)
         return found if row.state in FINAL else found.plus(self._describe_staleness(row))
+
+    def _explain_question(self, row: JobRow) -> Explanation | None:
+        if not is_awaiting(row.reason):
+            return None
+        return explain_question(row, stored_question(self.engine, self.decrypted, row.id), self.clock.now())
 
     def _describe_staleness(self, row: JobRow) -> str:
         policies = Policies(self.policies(), self.settings)

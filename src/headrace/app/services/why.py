@@ -8,6 +8,7 @@ from typing import Literal
 from headrace.app.services.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
+from headrace.core.durations import span_text
 from headrace.core.events.history import AttemptError
 from headrace.core.jobs.dependencies import PARENT_FAILED
 from headrace.core.jobs.explanation import Explanation, Remedy
@@ -25,7 +26,16 @@ from headrace.core.jobs.records import Filter, JobRow, WorkerRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.queues.limits import Limit, allows, is_equipped, lane_limits_of, needs_of, opens_at
+from headrace.core.queues.limits import (
+    Limit,
+    allows,
+    group_concurrency,
+    is_equipped,
+    key_concurrency,
+    lane_limits_of,
+    needs_of,
+    opens_at,
+)
 from headrace.core.queues.rules_text import format_rate
 from headrace.core.retention.staleness import StaleFinding
 from headrace.core.text import counted
@@ -90,7 +100,7 @@ def _finished(row: JobRow) -> str:
 def _running(row: JobRow, now: int) -> str:
     if row.lease_until is not None and row.lease_until <= now:
         return f"Worker {row.worker} did not renew its lease; the next worker to check takes it over."
-    since = _span(now - (row.started_at or now))
+    since = span_text(now - (row.started_at or now))
     return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
 
 
@@ -101,7 +111,7 @@ def _closed(store_status: StoreStatus) -> str:
 
 
 def _not_due(row: JobRow, now: int) -> Explanation:
-    left = _span(row.run_at - now)
+    left = span_text(row.run_at - now)
     if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
         return _suspended(row, left, now)
     if row.state is State.RETRYING:
@@ -239,12 +249,15 @@ def _blocked(
     if of_task.concurrency is not None and held >= of_task.concurrency:
         remedy = _raise("task", row.task, "concurrency")
         return Explanation(_full(f"Task {row.task!r}", of_task.concurrency, held), remedy)
-    most = of_queue.key_concurrency or 1
     for lane_limit in lane_limits:
+        most = key_concurrency(lane_limit, of_queue)
         held = sum(jobs for _, _, lane, jobs in running if lane_limit in lane_limits_of(lane))
-        if lane_limit.kind == "key" and held >= most:
-            remedy = _raise("queue", row.queue, "key-concurrency")
-            return Explanation(_full(f"Concurrency key {lane_limit.name!r}", most, held), remedy)
+        if lane_limit.kind != "key" or held < most:
+            continue
+        if group_concurrency(lane_limit):
+            return Explanation(_full("Its group", most, held))
+        remedy = _raise("queue", row.queue, "key-concurrency")
+        return Explanation(_full(f"Concurrency key {lane_limit.name!r}", most, held), remedy)
     return None
 
 
@@ -270,7 +283,7 @@ def _rated(row: JobRow, rates: dict[RateOwner, Rate], pending: str, store: Store
         if owner in full_at and not allows(rate, full_at[owner], 1000 * now)
     }
     slowest = max(opens, key=opens.__getitem__, default=next(iter(rates)))
-    next_start = f", the next one in {_span(opens[slowest] - now)}" if opens else ""
+    next_start = f", the next one in {span_text(opens[slowest] - now)}" if opens else ""
     owners = [f"{_OWNER_NAMES[owner[0]]} {owner[-1]!r} starts {format_rate(rate)}" for owner, rate in rates.items()]
     kind, name, *of_key = slowest
     remedy = _raise("task" if kind == "task" else "queue", name, "key-rate" if of_key else "rate")
@@ -288,15 +301,3 @@ def _knows(worker: WorkerRow, task: str, was_unknown: bool) -> bool:
     """Whether it knows the task. An importable task counts until an import has failed."""
     names: list[str] = items_of(worker.tasks, list)
     return task in names if was_unknown else knows(names, task)
-
-
-def _span(ms: int) -> str:
-    """A duration in its two largest units."""
-    seconds = max(ms, 0) / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"

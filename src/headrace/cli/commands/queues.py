@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from headrace.app.queues.queues import Queue, QueueStats
+from headrace.app.queues.queues import QueueStats
 from headrace.cli import job_view
-from headrace.cli.options import duration, example, field_options, yes_option
+from headrace.cli.options import chosen_limits, duration, example, field_options, yes_option
 from headrace.cli.output import Column, ago, confirm
 from headrace.cli.resource import Output, Resource, facts, line, lines, table
 from headrace.cli.session import Session
@@ -49,7 +49,7 @@ def list_queues(session: Session) -> Output:
     rows = [
         [
             stats.queue,
-            _state(stats),
+            stats.condition,
             str(stats.pending),
             ago(stats.oldest_pending, now),
             *(str(getattr(stats, state)) for state in (*_MAIN_STATES, *_FINISHED_STATES)),
@@ -66,10 +66,6 @@ def list_queues(session: Session) -> Output:
     )
 
 
-def _state(stats: QueueStats) -> str:
-    return "paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved"
-
-
 @queues.command("show", epilog=example("headrace queues show emails"))
 @click.argument("name")
 def show(session: Session, name: str) -> Output:
@@ -80,7 +76,7 @@ def show(session: Session, name: str) -> Output:
 
 def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
     yield "queue", stats.queue
-    yield "state", _state(stats)
+    yield "state", stats.condition
     yield "workers", str(stats.workers)
     yield State.PENDING.value, f"{stats.pending} (oldest {ago(stats.oldest_pending, datetime.now(UTC))})"
     for state in (*_MAIN_STATES, *_FINISHED_STATES):
@@ -156,14 +152,9 @@ def configure(session: Session, /, name: str, clear_all: bool, **given: Any) -> 
     The word none removes a rule.
     """
     queue = session.store().queue(name)
-    rules = _change(queue, {rule: value for rule, value in given.items() if value is not None}, clear_all)
+    changes = (dict.fromkeys(QUEUE_RULES) if clear_all else {}) | chosen_limits(given)
+    rules = queue.configure(**changes) if changes else queue.rules
     return line({"queue": queue.name, "rules": rules}, f"queue {queue.name} has {format_rules(rules) or 'no rules'}")
-
-
-def _change(queue: Queue, given: dict[str, Any], clear_all: bool) -> QueueRules:
-    removed = dict.fromkeys(QUEUE_RULES) if clear_all else {}
-    changes = removed | {rule: None if value == "none" else value for rule, value in given.items()}
-    return queue.configure(**changes) if changes else queue.rules
 
 
 @queues.command("peek", epilog=example("headrace queues peek emails -n 5"))

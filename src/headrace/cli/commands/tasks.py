@@ -10,7 +10,7 @@ import click
 from headrace.app.app import Headrace
 from headrace.app.metrics.task_stats import TaskStats
 from headrace.cli.commands.queues import parse_rule
-from headrace.cli.options import example, field_options
+from headrace.cli.options import chosen_limits, example, field_options
 from headrace.cli.output import Column, ago, span
 from headrace.cli.resource import Output, Resource, line, lines, table
 from headrace.cli.session import Session
@@ -104,8 +104,7 @@ def _unknown_hint(app: Headrace, name: str) -> str:
 @click.option("--clear", "clear_all", is_flag=True, help="Remove every rule that is not given with it.")
 def configure(session: Session, /, name: str, clear_all: bool, **given: Any) -> Output:
     """Change a task's rules for all workers. Without options, print them. The word none removes a rule."""
-    given_rules = {rule: None if value == "none" else value for rule, value in given.items() if value is not None}
-    changes = (dict.fromkeys(TASK_RULES) if clear_all else {}) | given_rules
+    changes = (dict.fromkeys(TASK_RULES) if clear_all else {}) | chosen_limits(given)
     app = session.store()
     rules = app.configure_task(name, **changes) if changes else app.task_rules().get(check_task_name(name), TaskRules())
     text = f"task {name} has {format_rules(rules) or 'no rules'}{_unknown_hint(app, name)}"

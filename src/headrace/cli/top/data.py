@@ -148,7 +148,7 @@ class StoreSampler:
     def _queue(self, stats: QueueStats, now: datetime) -> QueueSample:
         return QueueSample(
             queue=stats.queue,
-            state="paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved",
+            state=stats.condition,
             pending=stats.pending,
             running=stats.running,
             retrying=stats.retrying,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core.alerts.alert import AlertAction, AlertEvent, AlertRow
@@ -32,10 +32,14 @@ def details(alert: AlertRow) -> list[str]:
     if alert.resolved_at is not None:
         lines.append(f"resolved {stamp(alert.resolved_at)}" + (f" by {alert.resolved_by}" if alert.resolved_by else ""))
     if alert.all_labels:
-        lines.append(", ".join(f"{name}={value}" for name, value in alert.all_labels.items()))
+        lines.append(labels_text(alert.all_labels))
     if alert.runbook:
         lines.append(f"runbook: {alert.runbook}")
     return [*map(one_line, lines), f"id: {alert.id}"]
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
 def record(what: AlertAction, alert: AlertRow) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from headrace.core.jobs.records import HistoryRow, JobRow
 from headrace.core.jobs.states import FINAL, State, Trigger
 
 _ASIDE = frozenset({Trigger.LEASE_LOST, Trigger.REVIEW})
-_MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT}
+_MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT, Trigger.QUESTION}
 
 
 class HistoryEntry(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from headrace.core.codec.result_refs import result_refs_in
 from headrace.core.jobs.dependencies import Dependency, Policy, find_cycle
+from headrace.core.queues.limits import Limit
 from headrace.core.tasks.options import check_jobs
 from headrace.core.text import short
 from headrace.errors import InvalidJob
@@ -27,7 +28,7 @@ class NodeArguments(Protocol):
 class Node:
     """A job of a flow that is not stored yet. As an argument of another node it stands for its result."""
 
-    __slots__ = ("_graph", "_others", "call", "id", "policy", "title")
+    __slots__ = ("_graph", "_others", "call", "id", "limits", "policy", "title")
 
     def __init__(self, graph: Graph, call: NodeArguments, title: str, node_id: str, policy: Policy | None) -> None:
         self._graph = graph
@@ -36,6 +37,7 @@ class Node:
         self.title = title
         self.id = node_id
         self.policy = policy
+        self.limits: tuple[Limit, ...] = ()
 
     @property
     def result_ref_id(self) -> str:

@@ -113,14 +113,31 @@ def _of_damage(integrity_counts: IntegrityCounts) -> Iterator[Finding]:
 
 def _of_orphans(integrity_counts: IntegrityCounts) -> Iterator[Finding]:
     for what, count in integrity_counts.orphans.items():
-        if count:
-            yield Finding(
-                code=f"orphan_{what}",
-                sentence=counted(count, *_ORPHANS[what]),
-                advice="remove them with `headrace check --repair`",
-                count=count,
-                repairable=True,
-            )
+        yield from orphan_finding(what, count)
+
+
+def orphan_finding(what: str, count: int) -> Iterator[Finding]:
+    """The finding about records of this kind without their job, if there are any."""
+    if count:
+        yield Finding(
+            code=f"orphan_{what}",
+            sentence=counted(count, *_ORPHANS[what]),
+            advice="remove them with `headrace check --repair`",
+            count=count,
+            repairable=True,
+        )
+
+
+def unindexed_finding(count: int) -> Iterator[Finding]:
+    """The finding about jobs that an index does not lead to, if there are any."""
+    if count:
+        yield Finding(
+            code="unindexed",
+            sentence=f"{counted(count, 'job is', 'jobs are')} not found where they should be",
+            advice="put them there with `headrace check --repair`",
+            count=count,
+            repairable=True,
+        )
 
 
 _ORPHANS = {

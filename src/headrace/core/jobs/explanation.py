@@ -16,6 +16,7 @@ RemedyVerb = Literal[
     "promote_job",
     "retry_job",
     "send_signal",
+    "answer_question",
     "show_dead_letter",
 ]
 

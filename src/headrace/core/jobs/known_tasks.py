@@ -30,9 +30,16 @@ class KnownTasks:
     def __init__(self, knows: Callable[[str], bool | None], known_names: Iterable[str] = ()) -> None:
         self._knows = knows
         self._known_names = set(known_names)
-        self.known_names = "\n".join(["", *self._known_names, ""])
+        self._text: str | None = None
         self.unknown: set[str] = set()
         self.undecided: set[str] = set()
+
+    @property
+    def known_names(self) -> str:
+        """The known names as one text."""
+        if self._text is None:
+            self._text = "\n".join(["", *self._known_names, ""])
+        return self._text
 
     def __contains__(self, task: str) -> bool:
         """Whether it is known. An undecided one is not."""
@@ -50,13 +57,13 @@ class KnownTasks:
     def add(self, task: str) -> None:
         """Add a known task."""
         self._known_names.add(task)
-        self.known_names += f"{task}\n"
+        self._text = None  # joined when it is read: a claim may add thousands
         self.unknown.discard(task)
 
     def forget(self, task: str) -> None:
         """Remove a task that is no longer known, so that the next claim checks it again."""
         self._known_names.discard(task)
-        self.known_names = self.known_names.replace(f"\n{task}\n", "\n")
+        self._text = None
 
     def excludes(self, task: str) -> bool:
         """Whether the task is certainly unknown."""

@@ -50,6 +50,7 @@ class Trigger(StrEnum):
     STEP = "step"
     SLEEP = "sleep"
     EVENT = "event"
+    QUESTION = "question"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})

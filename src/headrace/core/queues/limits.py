@@ -1,9 +1,10 @@
 """How many jobs may start now: rates, concurrency, and a fair order among those that share a queue. Pure.
 
 A job whose start depends on more than its queue carries a **lane**, the list of its **limits**: a key that only so many
-jobs may hold at once, a key of which only so many may start in a time, a capability that its worker must have, a task
-that an operator has limited. A job may start when all of its limits allow it. Jobs of one lane wait behind each other
-and behind no others, so a blocked lane delays no other, and no lane with a million jobs starves one with ten.
+jobs may hold at once, a group of which only so many may run at once, a key of which only so many may start in a time, a
+capability that its worker must have, a task that an operator has limited. A job may start when all of its limits allow
+it. Jobs of one lane wait behind each other and behind no others, so a blocked lane delays no other, and no lane with a
+million jobs starves one with ten.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import DAMAGE
-from headrace.core.jobs.queue_rules import Rate, Strategy
+from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy
 from headrace.core.text import short
 from headrace.errors import ConfigError
 
@@ -89,7 +90,27 @@ class Limit(NamedTuple):
 
 _PREFIXES: dict[Kind, str] = {"key": "c", "rate": "r", "needs": "n", "task": "t"}
 _KINDS: dict[str, Kind] = {prefix: kind for kind, prefix in _PREFIXES.items()}
+_OF_GROUP = re.compile(r"([1-9][0-9]{0,9})\t")
 _texts = msgspec.json.Decoder(list[str])
+
+
+def group_limit(at_most: int, group_id: str) -> Limit:
+    """The limit that the jobs of a group share: a key with a number of its own, so that no rule has to be stored.
+
+    No user's key has a tab. Workers that do not know such keys run one of these jobs at a time, as of any key.
+    """
+    return Limit("key", f"{at_most}\t{group_id}")
+
+
+def group_concurrency(lane_limit: Limit) -> int | None:
+    """How many jobs of a group may run at once; None if it is another limit."""
+    number = _OF_GROUP.match(lane_limit.name) if lane_limit.kind == "key" else None
+    return None if number is None else int(number[1])
+
+
+def key_concurrency(lane_limit: Limit, rules: QueueRules) -> int:
+    """How many jobs with this key may run at once."""
+    return group_concurrency(lane_limit) or rules.key_concurrency or 1
 
 
 def lane_of(lane_limits: Iterable[Limit]) -> str:

@@ -19,7 +19,7 @@ MAX_AGEING = 365 * 86_400
 _NAMES = ", ".join(STRATEGIES)
 
 
-def _count(name: str, value: Any, most: int = MAX_JOBS, lifted: str = "no limit") -> int:
+def check_count(name: str, value: Any, most: int = MAX_JOBS, lifted: str = "no limit") -> int:
     if type(value) is not int or not 1 <= value <= most:
         raise InvalidJob(
             f"{name}: expected a whole number from 1 to {most:,}, or None for {lifted}, got {short(value)}", value=value
@@ -28,11 +28,11 @@ def _count(name: str, value: Any, most: int = MAX_JOBS, lifted: str = "no limit"
 
 
 def _weight(name: str, value: Any) -> int:
-    return _count(name, value, MAX_WEIGHT, "the usual weight of 1")
+    return check_count(name, value, MAX_WEIGHT, "the usual weight of 1")
 
 
 def _burst(name: str, value: Any) -> int:
-    return _count(name, value, lifted="what starts in a second")
+    return check_count(name, value, lifted="what starts in a second")
 
 
 def _strategy(name: str, value: Any) -> str:
@@ -63,7 +63,7 @@ def _rate(name: str, value: Any) -> Rate:
 
 
 RateText = Annotated[str, checked(_rate, pattern=f"^(?:{RATE.pattern})$")]
-_Count = Annotated[int, checked(_count, minimum=1, maximum=MAX_JOBS)]
+_Count = Annotated[int, checked(check_count, minimum=1, maximum=MAX_JOBS)]
 _Burst = Annotated[int, checked(_burst, minimum=1, maximum=MAX_JOBS)]
 _Weight = Annotated[int, checked(_weight, minimum=1, maximum=MAX_WEIGHT)]
 _Ageing = Annotated[float, checked(_ageing, minimum=SHORTEST, maximum=MAX_AGEING)]

@@ -61,6 +61,7 @@ class TaskOptions(SharedOptions, total=False):
     rate: str | None
     burst: int | None
     concurrency: int | None
+    keep_logs: bool
     index: Iterable[str]
     lifecycle: Lifecycle
 

@@ -62,6 +62,7 @@ class Options(Struct, frozen=True, kw_only=True):
     retry: Retry | int | UnsetType = UNSET
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
+    keep_logs: bool | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
     preemptible: bool | UnsetType = UNSET
     job_id: str | UnsetType = UNSET
@@ -370,9 +371,7 @@ _CHECKS = {
     "timeout": _timeout,
     "retry": _retry,
     "isolation": _isolation,
-    "keep_result": _flag,
-    "lifo": _flag,
-    "preemptible": _flag,
+    **dict.fromkeys(("keep_result", "keep_logs", "lifo", "preemptible"), _flag),
     "job_id": _id,
     "unique": _unique,
     "idempotency_key": _idempotency_key,

@@ -97,7 +97,6 @@ TASK_ATTRIBUTES: dict[str, Word] = {
     "fn": Word("Dramatiq", "task.function"),
     "schedule": Word("Huey", "task.using(delay=60).enqueue(...)"),
     "call_local": Word("Huey", "task(...)"),
-    "map": Word("Huey", "app.enqueue_many([...])"),
     "revoke": Word("Huey", "app.pause_task(name), or job.cancel() for one job"),
     "restore": Word("Huey", "app.resume_task(name)"),
     "is_revoked": Word("Huey", "app.task_rules()[name].paused"),

@@ -34,14 +34,14 @@ from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.insert import Insert
-from headrace.engines.postgres.joined import PostgresJoined, TransactionalInsert
+from headrace.engines.postgres.joined import JoinedStatements, PostgresJoined
 from headrace.engines.postgres.maintenance import PostgresMaintenance
 from headrace.engines.postgres.notify_listener import EventsBell, NotifyConnection
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedInserts
+from headrace.engines.protocol.joined import JoinedWrites
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.server_clock import ServerClock
@@ -97,7 +97,7 @@ class PostgresEngine:
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._inserts = Insert(self.server, self.sql, self._channel, record_events, self._refuse_if_moved)
-        self._transactional_insert = TransactionalInsert(self, self._channel)
+        self._joined_statements = JoinedStatements(self, self._channel)
         self._server_bells = ServerBells(
             lambda: NotifyConnection(self.server, self._channel), self.address.poll if self.address.pooler else None
         )
@@ -207,8 +207,8 @@ class PostgresEngine:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     @property
-    def joined(self) -> JoinedInserts:
-        return PostgresJoined(self._transactional_insert, self.url)
+    def joined(self) -> JoinedWrites:
+        return PostgresJoined(self._joined_statements, self.url)
 
     # -- workers and bells
 
@@ -303,4 +303,4 @@ class PostgresEngine:
         self._ready = False
         self._inserts.forget()
         self._rules_cache.forget()
-        self._transactional_insert.forget()
+        self._joined_statements.forget()

@@ -207,11 +207,11 @@ class Exchange:
             settled.effects.add(effects)
             if expired == settle_and_claim.DUE_BATCH_SIZE:
                 # Too many for one commit: claim again for the rest.
-                return ExchangeResult(settled.refused, [], now, taken.queues, taken.snapshot.weights)
+                return ExchangeResult(settled.refused, [], now, tuple(taken.queues), taken.snapshot.weights)
             again = functools.partial(settle_and_claim.claim, sql=self._sql, channel=self._channel, want=want, now=now)
             taken = self._server.run(lambda db: again(db, after_expiry=True))
         taken = self._claim_under_limits(want, taken, now)
-        return ExchangeResult(settled.refused, taken.claims, taken.due, taken.queues, taken.snapshot.weights)
+        return ExchangeResult(settled.refused, taken.claims, taken.due, tuple(taken.queues), taken.snapshot.weights)
 
     def _claim_under_limits(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
         """Claim from the queues with limits; the capacity that is left goes to the others."""

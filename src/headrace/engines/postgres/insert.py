@@ -12,12 +12,12 @@ from msgspec import structs
 from headrace.core.events.log import arrivals, page
 from headrace.core.jobs.records import NewJob
 from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
+from headrace.engines.postgres.text_statement import TextStatement
 from headrace.engines.postgres.transaction import (
     PostgresTransaction,
     event_params,
     first_of_each,
     storable,
-    without_nul,
 )
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import unique_insert
@@ -40,6 +40,7 @@ class Insert:
     ) -> None:
         self._server = server
         self._sql = sql
+        self._one = TextStatement(sql["insert_one"])
         self._channel = channel
         self._record_events = record_events
         self._refuse_if_moved = refuse_if_moved
@@ -91,10 +92,9 @@ class Insert:
         return first_of_each(jobs, set(_names.decode(added)))
 
     def _insert_one(self, job: NewJob) -> bool:
-        values = {name: _as_text(value) for name, value in structs.asdict(job).items() if name != "tags"}
-        values["channel"] = self._channel
+        values = {**structs.asdict(job), "channel": self._channel}
         values["page"] = storable(page(arrivals([job])).text) if self._record_events else None
-        is_new = self._server.run(lambda db: db.execute(self._sql["insert_one"], values).rowcount) == 1
+        is_new = self._server.run(lambda db: self._one.rows(db, values)) == 1
         if not is_new:
             self._refuse_if_moved()
         return is_new
@@ -140,7 +140,3 @@ class Insert:
                 return job.id
             seen.add(job.id)
         return jobs[0].id
-
-
-def _as_text(value: Any) -> str | None:
-    return without_nul(str(value)) if value is not None else None

@@ -1,4 +1,4 @@
-"""Inserts jobs in a transaction that a caller has open on the same PostgreSQL database.
+"""Inserts jobs and stores steps in a transaction that a caller has open on the same PostgreSQL database.
 
 The statements are the engine's own, run by the caller's library. None may fail for a foreseeable reason: an error would
 abort the caller's transaction. NOTIFY is part of the insert and is delivered with the commit.
@@ -14,7 +14,8 @@ import msgspec
 
 from headrace.core.events.log import arrivals, page
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.records import Lease, NewJob
+from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.postgres.statements import qualified
@@ -62,8 +63,8 @@ class PostgresJoinedHost(Protocol):
     def write(self, act: Callable[[Transaction], T]) -> T: ...
 
 
-class TransactionalInsert:
-    """Inserts through callers' connections, and remembers which of them lead to this store."""
+class JoinedStatements:
+    """The statements for callers' connections; remembers which of them lead to this store."""
 
     def __init__(self, host: PostgresJoinedHost, channel: str) -> None:
         self._host = host
@@ -90,18 +91,31 @@ class TransactionalInsert:
 
     def insert(self, driver: Any, insert: DecidedInsert) -> Steps[list[InsertResult]]:
         """The statements that insert the jobs, each answered by its first row. `driver` is the connection."""
-        yield from self._check_connection(driver, insert.jobs)
+        _refuse_twins(insert.jobs)
+        yield from self._check_connection(driver)
+        yield from self._refuse_stored(insert.jobs)
         rules = self._host.rules_for_inserts()
         if insert.is_graph or any(insert.unique) or rules.lengths_of({job.queue for job in insert.jobs}):
             yield from self._ensure_locks_hold()
         results, _ = yield from self._run_steps(insert.steps(rules, self._host.at(None)))
         return results
 
-    def _check_connection(self, driver: Any, jobs: Sequence[NewJob]) -> Steps[None]:
-        _refuse_twins(jobs)
+    def save_step(self, driver: Any, lease: Lease, step: Step | None) -> Steps[bool]:
+        """The statements that store a step; without one, those that refuse a connection in autocommit."""
+        if step is None:
+            yield from self._check_connection(driver)
+            yield from self._ensure_transaction()
+            return True
+        values = {"id": lease.id, "version": lease.version, "s": storable(as_json([step]))}
+        (leased,) = yield self._host.sql["save_joined_step"], values
+        return bool(leased)
+
+    def _check_connection(self, driver: Any) -> Steps[None]:
         if driver not in self._known:
             yield from self._find_our_tables()
             _mark_known(self._known, driver)
+
+    def _refuse_stored(self, jobs: Sequence[NewJob]) -> Steps[None]:
         if len(jobs) > 1:  # autocommit cannot undo a partial insert
             (taken,) = yield self._host.sql["existing_ids"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
@@ -118,18 +132,24 @@ class TransactionalInsert:
 
     def _ensure_locks_hold(self) -> Steps[None]:
         """A unique check needs locks that outlast a statement, and must see what others commit."""
-        began, level = yield _TRANSACTION_SQL, {}
-        again, _ = yield _TRANSACTION_SQL, {}
-        if began != again:  # each statement is a transaction of its own
-            raise InvalidJob(
-                "connection: it is in autocommit, where no lock outlasts a statement; begin a transaction first, or "
-                "enqueue without connection"
-            )
+        level = yield from self._ensure_transaction()
         if level != "read committed":
             raise InvalidJob(
                 f"connection: its transaction is {level.upper()}, which cannot see a job that was stored "
                 "meanwhile; use READ COMMITTED, or enqueue without connection"
             )
+
+    def _ensure_transaction(self) -> Steps[str]:
+        """The isolation of the caller's transaction; InvalidJob if there is none."""
+        began, level = yield _TRANSACTION_SQL, {}
+        again, _ = yield _TRANSACTION_SQL, {}
+        if began != again:
+            raise InvalidJob(
+                "connection: it is in autocommit, where each statement is a transaction of its own; begin a "
+                "transaction first"
+            )
+        isolation: str = level
+        return isolation
 
     def _run_step(self, step: unique_insert.Step) -> Steps[Any]:
         if isinstance(step, unique_insert.StoreUnique):
@@ -174,10 +194,10 @@ class TransactionalInsert:
 
 
 class PostgresJoined:
-    """Inserts jobs in the transaction of a caller's connection."""
+    """Writes in the transaction of a caller's connection."""
 
-    def __init__(self, transactional_insert: TransactionalInsert, store: str) -> None:
-        self._transactional_insert = transactional_insert
+    def __init__(self, statements: JoinedStatements, store: str) -> None:
+        self._statements = statements
         self._store_url = store
 
     def insert(
@@ -189,7 +209,8 @@ class PostgresJoined:
         edges: Sequence[Dependency] = (),
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
-        return self._store(connection, DecidedInsert(jobs, unique, edges, flow))
+        insert = DecidedInsert(jobs, unique, edges, flow)
+        return self._run(connection, lambda driver: self._statements.insert(driver, insert), jobs)
 
     async def ainsert(
         self,
@@ -200,34 +221,41 @@ class PostgresJoined:
         edges: Sequence[Dependency] = (),
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
-        return await self._astore(connection, DecidedInsert(jobs, unique, edges, flow))
+        insert = DecidedInsert(jobs, unique, edges, flow)
+        return await self._arun(connection, lambda driver: self._statements.insert(driver, insert), jobs)
 
-    def _store(self, connection: Any, insert: DecidedInsert) -> list[InsertResult]:
+    def save_step(self, connection: Any, lease: Lease, step: Step | None) -> bool:
+        return self._run(connection, lambda driver: self._statements.save_step(driver, lease, step))
+
+    async def asave_step(self, connection: Any, lease: Lease, step: Step | None) -> bool:
+        return await self._arun(connection, lambda driver: self._statements.save_step(driver, lease, step))
+
+    def _run(self, connection: Any, make: Callable[[Any], Steps[R]], jobs: Sequence[NewJob] = ()) -> R:
         borrowed = borrowed_postgres(connection, self._store_url)
-        self._transactional_insert.prepare(insert.jobs)
-        steps = self._transactional_insert.insert(borrowed.open(), insert)
+        self._statements.prepare(jobs)
+        steps = make(borrowed.open())
         row: Row = None
         while True:
             try:
                 statement = steps.send(row)
             except StopIteration as end:
-                results: list[InsertResult] = end.value
-                return results
+                result: R = end.value
+                return result
             row = borrowed.fetch_row(*statement)
 
-    async def _astore(self, connection: Any, insert: DecidedInsert) -> list[InsertResult]:
+    async def _arun(self, connection: Any, make: Callable[[Any], Steps[R]], jobs: Sequence[NewJob] = ()) -> R:
         from asyncio import to_thread  # deferred: a caller that gets here has loaded it
 
         borrowed = async_borrowed_postgres(connection, self._store_url)
-        await to_thread(self._transactional_insert.prepare, insert.jobs)
-        steps = self._transactional_insert.insert(await borrowed.open(), insert)
+        await to_thread(self._statements.prepare, jobs)
+        steps = make(await borrowed.open())
         row: Row = None
         while True:
             try:
                 statement = steps.send(row)
             except StopIteration as end:
-                results: list[InsertResult] = end.value
-                return results
+                result: R = end.value
+                return result
             row = await borrowed.fetch_row(*statement)
 
 

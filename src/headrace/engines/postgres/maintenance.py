@@ -23,7 +23,7 @@ from headrace.core.health.findings import (
     StoreFacts,
     TrimResult,
 )
-from headrace.engines.postgres import health
+from headrace.engines.postgres import health, indexed_ids
 from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import PostgresTransaction
@@ -64,10 +64,13 @@ class PostgresMaintenance:
         self._engine.prepare()
         address = self._engine.address
         found = self._engine.server.repeat(lambda db: health.findings(db, address))
-        return found + maintenance.inspect(self._engine, self._engine.at(now))
+        return found + indexed_ids.findings(self._engine) + maintenance.inspect(self._engine, self._engine.at(now))
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
-        return maintenance.repair(self._engine, codes, limit, self._engine.at(now))
+        done = {"orphan_index": indexed_ids.drop_orphans(self._engine, limit)} if "orphan_index" in codes else {}
+        if "unindexed" in codes:
+            done["unindexed"] = indexed_ids.index_jobs(self._engine, limit)
+        return done | maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
     def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.trim_history(self._engine, what, most, after, limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
@@ -210,13 +211,13 @@ def _complete(
 
 
 class ClaimResult(NamedTuple):
-    """The claims, and what the claim saw: when the next job is due, when one expires, the open queues, the rules, the
-    queues without pending jobs, and those with a job whose task the worker does not know."""
+    """The claims, and what the claim saw: when the next job is due, when one expires, the open queues (as keys: there
+    may be thousands), the rules, the queues without pending jobs, and those with a job of an unknown task."""
 
     claims: list[Claim]
     due: int | None
     next_expiry: int | None
-    queues: tuple[str, ...]
+    queues: Mapping[str, None]
     snapshot: RulesSnapshot
     idle: frozenset[str]
     unknown: frozenset[str] = frozenset()
@@ -241,13 +242,13 @@ def claim(
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     is_plain_order = want.strategy in (None, "priority")
     shares = [(queue, quota) for queue, quota in quotas.items() if quota and is_plain_order]
-    taken = _claimed(db, sql["claim"], want, shares, values)
+    taken = _claimed(db, sql["claim"], want, shares, values, want.limit)
     if is_past(taken.next_expiry, now) and not after_expiry:
         return taken
     if is_past(taken.due, now):
         promoted = db.execute(sql["promote"], {"now": now, "limit": DUE_BATCH_SIZE, "channel": channel}).rowcount
         values["unless_due"] = -1  # there may be more; later exchanges promote the rest
-        taken = _claimed(db, sql["claim"], want, shares, values)
+        taken = _claimed(db, sql["claim"], want, shares, values, want.limit)
         if promoted < DUE_BATCH_SIZE and is_past(taken.due, now):  # others hold the rest
             taken = taken._replace(due=now + _RETRY_DUE_MS)
     reserved = sum(quota for queue, quota in quotas.items() if taken.needs_limits(queue, want))
@@ -281,15 +282,21 @@ def _with_more(
     claims = taken.claims
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     counts = Counter([claim.queue for claim in claims])
-    for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
-        free_slots = want.limit - reserved - len(claims)
-        if queue in taken.idle or queue in taken.unknown or taken.snapshot.needs_limits(queue, want):
-            continue
+    have_more = (
+        queue
+        for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
+        if queue in taken.queues
+        and queue not in taken.idle
+        and queue not in taken.unknown
         # Not from a queue that gave less than its quota.
-        if free_slots > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
-            more = _claimed(db, sql, want, [(queue, free_slots)], values)
-            claims += more.claims
-            taken = taken._replace(unknown=taken.unknown | more.unknown)
+        and counts[queue] >= quotas.get(queue, 0)
+        and not taken.snapshot.needs_limits(queue, want)
+    )
+    # Each of them has a job, so as many queues as slots mostly suffice; each claim reads all queues of the store.
+    while (free_slots := want.limit - reserved - len(claims)) > 0 and (next_ones := [*islice(have_more, free_slots)]):
+        more = _claimed(db, sql, want, [(queue, free_slots) for queue in next_ones], values, free_slots)
+        claims += more.claims
+        taken = taken._replace(unknown=taken.unknown | more.unknown)
     return taken
 
 
@@ -323,14 +330,15 @@ def needs_limits(want: ClaimRequest, taken: ClaimResult) -> bool:
 
 
 def _claimed(
-    db: Connection, sql: str, want: ClaimRequest, shares: list[tuple[str, int]], values: dict[str, Any]
+    db: Connection, sql: str, want: ClaimRequest, shares: list[tuple[str, int]], values: dict[str, Any], limit: int
 ) -> ClaimResult:
-    """Claim from the front of each queue, except where a job's task is unknown to the worker."""
+    """Claim from the front of each queue, one after the other up to the limit, except where a job's task is unknown to
+    the worker."""
     unknown: set[str] = set()
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in unknown]
         known_tasks = None if want.known is None else want.known.known_names
-        params = {**values, "shares": as_json(shares), "known_tasks": known_tasks}
+        params = {**values, "shares": as_json(shares), "known_tasks": known_tasks, "limit": limit}
         (settings, due, next_expiry, unknown_text, *_), *rows = db.cursor(binary=True).execute(sql, params).fetchall()
         if unknown_text is None or want.known is None:
             break
@@ -350,22 +358,24 @@ def _claimed(
 
 
 @functools.lru_cache(maxsize=16)
-def _settings_in(text: str) -> tuple[bool, tuple[str, ...], RulesSnapshot, frozenset[str]]:
+def _settings_in(text: str) -> tuple[bool, Mapping[str, None], RulesSnapshot, frozenset[str]]:
     """Whether no store status is set, the open queues, the rules, and the idle queues: nearly always as before."""
     is_open, known, tasks = _settings.decode(text)
     queues = known or []
     ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
     snapshot = rules_snapshot_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
     idle = frozenset(name for name, _, _, is_idle, _ in queues if is_idle)
-    return is_open, tuple(name for name, paused, *_ in queues if is_open and not paused), snapshot, idle
+    return is_open, dict.fromkeys(name for name, paused, *_ in queues if is_open and not paused), snapshot, idle
 
 
 def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
     """The shares, cut where they exceed the limit; a queue named twice has both."""
     granted: dict[str, int] = {}
+    free_slots = limit
     for queue, quota in shares:
-        free_slots = limit - sum(granted.values())
-        granted[queue] = granted.get(queue, 0) + max(min(quota, free_slots), 0)
+        fits = max(min(quota, free_slots), 0)
+        granted[queue] = granted.get(queue, 0) + fits
+        free_slots -= fits
     return granted
 
 

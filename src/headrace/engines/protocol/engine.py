@@ -7,7 +7,7 @@ from typing import Protocol
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.core import JobEngine
 from headrace.engines.protocol.events import EventStore
-from headrace.engines.protocol.joined import JoinedInserts
+from headrace.engines.protocol.joined import JoinedWrites
 from headrace.engines.protocol.maintenance import Maintenance, StoreView
 from headrace.engines.protocol.retention import RetentionStore
 
@@ -30,6 +30,6 @@ class Engine(JobEngine, StoreView, Protocol):
     def events(self) -> EventStore: ...
 
     @property
-    def joined(self) -> JoinedInserts:
-        """Inserts in a caller's own transaction; UnsupportedByEngine where the store has no transactions."""
+    def joined(self) -> JoinedWrites:
+        """Writes in a caller's own transaction; UnsupportedByEngine where the store has no transactions."""
         ...

@@ -1,4 +1,4 @@
-"""Inserts that are part of a caller's own transaction."""
+"""Writes that are part of a caller's own transaction."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.records import Lease, NewJob
+from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 
 
-class JoinedInserts(Protocol):
-    """Inserts in the open transaction of a caller's connection: they exist if, and only if, the caller commits."""
+class JoinedWrites(Protocol):
+    """Writes in the open transaction of a caller's connection: they exist if, and only if, the caller commits."""
 
     def insert(
         self,
@@ -37,5 +38,16 @@ class JoinedInserts(Protocol):
         edges: Sequence[Dependency] = (),
         flow: FlowRow | None = None,
     ) -> list[InsertResult]:
+        """The same on an asynchronous connection."""
+        ...
+
+    def save_step(self, connection: Any, lease: Lease, step: Step | None) -> bool:
+        """Store the step and its history like `JobEngine.save_step`; False if the lease is lost.
+
+        Without a step, begin a transaction where the caller's library would, and raise InvalidJob if there is none.
+        """
+        ...
+
+    async def asave_step(self, connection: Any, lease: Lease, step: Step | None) -> bool:
         """The same on an asynchronous connection."""
         ...

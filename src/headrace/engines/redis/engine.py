@@ -33,7 +33,7 @@ from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedInserts
+from headrace.engines.protocol.joined import JoinedWrites
 from headrace.engines.redis import health, schema, serialization, store_url
 from headrace.engines.redis import insert as inserts
 from headrace.engines.redis.damaged_records import Damaged
@@ -283,7 +283,7 @@ class RedisEngine:
         return MigrationResult(before, schema.CURRENT, schema.names_since(before))
 
     @property
-    def joined(self) -> JoinedInserts:
+    def joined(self) -> JoinedWrites:
         raise UnsupportedByEngine(
             "Redis has no transaction that your data and your jobs could share: enqueue after your commit, or put the "
             "queue on PostgreSQL or SQLite beside your data"

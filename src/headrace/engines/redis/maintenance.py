@@ -26,9 +26,9 @@ from headrace.core.health.findings import (
     TrimResult,
     findings_of,
     is_gone,
+    unindexed_finding,
 )
 from headrace.core.jobs.records import Filter
-from headrace.core.text import counted
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.redis import health, serialization
 from headrace.engines.redis.script_loader import Script, load
@@ -347,11 +347,4 @@ def _loss_findings(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
             sentence=f"the store is damaged, its parts do not have the same number of jobs: {listed}",
             advice="repair what can be with `headrace check --repair`, or restore a backup",
         )
-    if lost:
-        yield Finding(
-            code="unindexed",
-            sentence=f"{counted(lost, 'job is', 'jobs are')} not found where they should be",
-            advice="put them there with `headrace check --repair`",
-            count=lost,
-            repairable=True,
-        )
+    yield from unindexed_finding(lost)

@@ -171,7 +171,7 @@ class LimitedClaim:
         if lane_limit.kind == "needs":
             return _NO_LIMIT if {lane_limit.name, EVERYTHING} & set(self._want.capabilities) else 0
         if lane_limit.kind == "key":
-            return (rules.key_concurrency or 1) - self._of_key[lane_limit]
+            return limits.key_concurrency(lane_limit, rules) - self._of_key[lane_limit]
         if lane_limit.kind == "rate":
             rate = rules.key_rate
             return (

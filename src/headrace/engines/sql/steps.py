@@ -24,13 +24,15 @@ _numbers = msgspec.json.Decoder(list[int])
 def save_step(database: Database, lease: Lease, step: Step, now: int) -> bool:
     """Store the step and its history unless it exists; False if the lease is lost."""
 
-    def write(tx: Transaction) -> bool:
-        seqs = _numbers.decode(tx.fetch("lock_leased", id=lease.id, version=lease.version))
-        if seqs:
-            _save(tx, seqs[0], step, now)
-        return bool(seqs)
+    return database.write(lambda tx: save_leased(tx, lease, step, now))
 
-    return database.write(write)
+
+def save_leased(tx: Transaction, lease: Lease, step: Step, now: int) -> bool:
+    """The same in an open transaction."""
+    seqs = _numbers.decode(tx.fetch("lock_leased", id=lease.id, version=lease.version))
+    if seqs:
+        _save(tx, seqs[0], step, now)
+    return bool(seqs)
 
 
 def signal(database: Database, job_id: str, name: str, value: str | None, checksum: int | None, now: int) -> bool:

@@ -37,6 +37,7 @@ class ClaimRun:
         return None if self._limited is None else self._limited.next_at
 
     def claim_all(self, queues: Sequence[str]) -> list[Claim]:
+        """Claim from these queues, which have pending jobs: a store may know thousands that have none."""
         want = self._want
         claims: list[Claim] = []
         self._taken = dict.fromkeys(queues, 0)

@@ -34,7 +34,7 @@ from headrace.core.jobs.records import (
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
 from headrace.engines.protocol.core import Bell
-from headrace.engines.protocol.joined import JoinedInserts
+from headrace.engines.protocol.joined import JoinedWrites
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
@@ -200,7 +200,7 @@ class SqliteEngine:
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
     def _claim(self, db: sqlite3.Connection, want: ClaimRequest, now: int, effects: Wakeups) -> ExchangeResult:
-        due, next_expiry, names, text = db.execute(SQL["claim_preamble"]).fetchone()
+        due, next_expiry, names, pending, text = db.execute(SQL["claim_preamble"]).fetchone()
         snapshot = rules_snapshot(text)
         self._has_rules = snapshot.has_rules
         if names is None:  # a store status is set: dependents may not have arrived, and its end will ring
@@ -215,10 +215,10 @@ class SqliteEngine:
             seqs = scalar(db, SQL["due"], {"now": now, "limit": _DUE_BATCH_SIZE})
             db.execute(SQL["promote"], {"seqs": seqs, "now": now})
             db.execute(SQL["append_move_events"], {"type": "job.promoted", "seqs": seqs, "now": now})
-            due, _, _, text = db.execute(SQL["claim_preamble"]).fetchone()
+            due, _, _, pending, text = db.execute(SQL["claim_preamble"]).fetchone()
             snapshot = rules_snapshot(text)  # promoted jobs may have lanes
         claim_run = ClaimRun(db, want, snapshot, self._cursors, now)
-        claims = claim_run.claim_all(queues)
+        claims = claim_run.claim_all(_names.decode(pending))
         return ExchangeResult([], claims, earlier(due, claim_run.next_at), tuple(queues), snapshot.weights)
 
     def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
@@ -253,7 +253,7 @@ class SqliteEngine:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     @property
-    def joined(self) -> JoinedInserts:
+    def joined(self) -> JoinedWrites:
         # Deferred: most programs never use it.
         from headrace.engines.sqlite.joined import SqliteJoined
 

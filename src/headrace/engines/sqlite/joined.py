@@ -1,4 +1,4 @@
-"""Inserts jobs in a transaction that a caller has open on the same SQLite file.
+"""Inserts jobs and stores steps in a transaction that a caller has open on the same SQLite file.
 
 The file has one writer at a time, and here that is the caller: this module must not write on a connection of our own,
 which would wait for a commit that comes only afterwards. The caller's connection keeps its own settings. Its errors are
@@ -16,7 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from headrace.core.jobs.dependencies import Dependency, FlowRow
-from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.records import Lease, NewJob
+from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.shared.borrowed_connections import (
@@ -26,7 +27,7 @@ from headrace.engines.shared.borrowed_connections import (
     borrowed_sqlite,
 )
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql import unique_insert
+from headrace.engines.sql import steps, unique_insert
 from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sqlite import schema
@@ -50,7 +51,7 @@ class SqliteJoinedHost(Protocol):
 
 
 class SqliteJoined:
-    """Inserts jobs in the transaction of a caller's connection."""
+    """Writes in the transaction of a caller's connection."""
 
     def __init__(self, host: SqliteJoinedHost, commit_watcher: CommitWatcher) -> None:
         self._host = host
@@ -79,6 +80,26 @@ class SqliteJoined:
         insert = DecidedInsert(jobs, unique, edges, flow)
         borrowed = async_borrowed_sqlite(connection, self._host.url)
         return await borrowed.share(lambda inner: self._store(inner, insert))
+
+    def save_step(self, connection: Any, lease: Lease, step: Step | None) -> bool:
+        return self._save_step(borrowed_sqlite(connection, self._host.url), lease, step)
+
+    async def asave_step(self, connection: Any, lease: Lease, step: Step | None) -> bool:
+        borrowed = async_borrowed_sqlite(connection, self._host.url)
+        return await borrowed.share(lambda inner: self._save_step(inner, lease, step))
+
+    def _save_step(self, borrowed: BorrowedSqlite, lease: Lease, step: Step | None) -> bool:
+        db = borrowed.driver()
+        if step is not None:
+            return steps.save_leased(SqliteTransaction(_as_connection(db)), lease, step, self._host.at(None))
+        self._refuse_another_file(db)
+        db.begin()
+        if not db.in_transaction:
+            raise InvalidJob(
+                "connection: it is in autocommit, where each statement is a transaction of its own; begin a "
+                "transaction first"
+            )
+        return True
 
     def _store(self, borrowed: BorrowedSqlite, insert: DecidedInsert) -> list[InsertResult]:
         db = borrowed.driver()

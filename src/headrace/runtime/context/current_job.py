@@ -17,6 +17,7 @@ from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.context.questions import answer_of, question_of
 from headrace.runtime.context.spawn import Spawning
 from headrace.runtime.context.steps import StepLog, StepStore, refuse_awaitable, refuse_coroutines, result_of
 from headrace.runtime.context.stream import StreamLink, StreamWriter
@@ -120,11 +121,12 @@ class JobContext:
         """Add a line to the job's own log."""
         if level not in LEVELS:
             raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}")
-        details = codec.encode(fields) if fields else None
-        note = JobNote(
-            self.id, self._claim.version, self._link.now(), level=level, message=_clean(message), fields=details
-        )
-        self._link.note(note)
+        self.add_line(level, message, codec.encode(fields) if fields else None)
+
+    def add_line(self, level: str, message: str, fields: str | None) -> None:
+        """For the worker: add a line whose level is checked and whose fields are encoded."""
+        now = self._link.now()
+        self._link.note(JobNote(self.id, self._claim.version, now, level=level, message=_clean(message), fields=fields))
 
     def stream(self, chunk: Any) -> None:
         """Append a chunk, a text or plain data, to the job's stream, which Job.stream() reads while the job runs.
@@ -186,6 +188,42 @@ class JobContext:
         finished: R = step_log.finish(name, function, value)
         return finished
 
+    def step_in(self, connection: Any, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Like step(), with its result stored in the open transaction of your connection.
+
+        What the function writes on it and the step are committed together, by you, or not at all. The connection is to
+        the database of the jobs, as for `using(connection=...)`. LeaseLost if the job is another worker's by then.
+        """
+        refuse_coroutines(name, function)
+        step_log = self._step_store()
+        if (known := step_log.begin_in(connection, name)) is not None:
+            value: R = result_of(known, function)
+            return value
+        try:
+            value = function(*args, **kwargs)
+            refuse_awaitable(name, value)
+            finished: R = step_log.finish_in(connection, name, function, value)
+        except BaseException:
+            step_log.undo(name)
+            raise
+        return finished
+
+    async def astep_in(
+        self, connection: Any, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Like step_in(), for a coroutine function and a connection of either kind."""
+        step_log = self._step_store()
+        if (known := await step_log.abegin_in(connection, name)) is not None:
+            return result_of(known, function)
+        try:
+            value = function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+            return await step_log.afinish_in(connection, name, function, value)
+        except BaseException:
+            step_log.undo(name)
+            raise
+
     @overload
     async def astep(
         self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
@@ -219,17 +257,44 @@ class JobContext:
         """Like sleep(), in a coroutine."""
         await in_thread(self._step_store().sleep, seconds, name)
 
-    def wait_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+    def wait_event(
+        self,
+        name: str,
+        timeout: float | timedelta | None = None,
+        *,
+        ask: str | None = None,
+        answer: Any = bool,
+        to: str | None = None,
+        remind: float | timedelta | None = None,
+    ) -> Any:
         """The data of the next event that `app.signal(job, name, data)` sends; the job is suspended meanwhile.
 
         The first wait of a run for a name gets the first event, the second one the second, whenever they came.
         TimeoutError if none has come in `timeout` seconds from the first run that came here.
-        """
-        return self._step_store().wait_event(name, timeout)
 
-    async def await_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        With `ask`, it is a question to people: `app.questions()`, the dashboard, REST and the command line list it with
+        a form for the type `answer`, and return an answer of that type. `to` names who should answer. After each
+        `remind` seconds without an answer, the job logs a warning.
+        """
+        question = question_of(ask, answer, to, remind)
+        found = self._step_store().wait_event(name, timeout, question, lambda: self._remind(name, ask))
+        return found if question is None else answer_of(name, answer, found)
+
+    async def await_event(
+        self,
+        name: str,
+        timeout: float | timedelta | None = None,
+        *,
+        ask: str | None = None,
+        answer: Any = bool,
+        to: str | None = None,
+        remind: float | timedelta | None = None,
+    ) -> Any:
         """Like wait_event(), in a coroutine."""
-        return await in_thread(self._step_store().wait_event, name, timeout)
+        return await in_thread(self.wait_event, name, timeout, ask=ask, answer=answer, to=to, remind=remind)
+
+    def _remind(self, name: str, text: str | None) -> None:
+        self.log(f"still waits for an answer: {text}", "warning", event=name)
 
     def _refuse_if_stopped(self) -> None:
         if self._stop_reason is not None:
@@ -241,6 +306,11 @@ class JobContext:
             if self._step_log is None:
                 self._step_log = StepLog(self._claim, self._link)
             return self._step_log
+
+    @property
+    def claim(self) -> Claim:
+        """For the worker."""
+        return self._claim
 
     @property
     def step_store(self) -> StepStore:

@@ -70,7 +70,7 @@ class TextFormatter:
             known.pop("correlation_id", None)
         about = " ".join(f"{name}={value}" for name, value in known.items())
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        parts = (f"{line} [{about}]" if about else line, _exception_text(record))
+        parts = (f"{line} [{about}]" if about else line, exception_text(record))
         return _CONTINUED.join(_visible("\n".join(part for part in parts if part)).split("\n"))
 
 
@@ -89,7 +89,7 @@ class JsonFormatter:
             "message": record.getMessage(),
             **fields_of(record),
         }
-        if exception := _exception_text(record):
+        if exception := exception_text(record):
             line["exception"] = exception
         return _encoded(line)
 
@@ -217,9 +217,14 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     return {name: fields[name] for name in FIELDS if name in fields}
 
 
+def extra_of(record: logging.LogRecord) -> dict[str, Any]:
+    """The `extra` of a record, besides the fields of its job."""
+    return {name: value for name, value in vars(record).items() if name not in _OWN and name not in FIELDS}
+
+
 def _extra(record: logging.LogRecord, secret_words: frozenset[str]) -> dict[str, Any]:
     """The `extra` of a record, with secrets masked."""
-    given = {name: value for name, value in vars(record).items() if name not in _OWN and name not in FIELDS}
+    given = extra_of(record)
     return cast("dict[str, Any]", redact(given, frozenset(), secret_words)) if given else {}
 
 
@@ -259,7 +264,8 @@ def _time(record: logging.LogRecord) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-def _exception_text(record: logging.LogRecord) -> str:
+def exception_text(record: logging.LogRecord) -> str:
+    """The traceback and the stack of a record; empty if it has none."""
     parts = []
     if record.exc_info:
         parts.append(_plain.formatException(record.exc_info))

@@ -16,7 +16,9 @@ from headrace.core.jobs.records import Claim
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step
+from headrace.runtime.jobs.questions import announce
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -37,7 +39,13 @@ class RetryingStepStore:
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         lease, stored = claim.lease, encrypted_step(self._cipher, claim.id, step)
+        if stored.kind == "question":
+            self._with_retries(claim, lambda: announce(self._engine.document_store, claim.id, stored))
         return self._with_retries(claim, lambda: self._engine.save_step(lease, stored))
+
+    @property
+    def joined(self) -> JoinedSteps:
+        return JoinedSteps(lambda: self._engine.joined, self._cipher)
 
     def _with_retries(self, claim: Claim, act: Callable[[], T]) -> T:
         deadline, pause = time.monotonic() + self._timeout, _PAUSE_FIRST

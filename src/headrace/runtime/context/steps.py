@@ -13,17 +13,22 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.codec import codec
+from headrace.core.jobs.questions import Question, encoded
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
 from headrace.core.option_times import check_wait
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.signature import Signature
 from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
+from headrace.runtime.context.joined_steps import JoinedSteps
+from headrace.runtime.jobs.async_twin import in_thread
 
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
+_REMINDER = "reminder of {!r} {}"
 
 
 class StepStore(Protocol):
@@ -42,6 +47,11 @@ class StepStore(Protocol):
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         """Store the step; False if the lease is lost."""
+        ...
+
+    @property
+    def joined(self) -> JoinedSteps:
+        """Steps in the transaction of a connection of the task; InvalidJob where it can have none."""
         ...
 
 
@@ -73,6 +83,9 @@ class StepLog:
 
     def finish(self, name: str, function: Callable[..., Any], value: Any) -> Any:
         """Store the result of a step, and return it as later runs will get it."""
+        return result_of(self._store(self._done(name, value)), function)
+
+    def _done(self, name: str, value: Any) -> Step:
         where = f"result of step {name!r}"
         try:
             text = (
@@ -81,7 +94,30 @@ class StepLog:
         except InvalidJob as error:
             # The step is done; an unstorable result must not make it run again.
             text = msgspec.json.encode({_UNSTORABLE: str(error)}).decode()
-        return result_of(self._keep("step", name, 1, text), function)
+        return self._step("step", name, 1, text)
+
+    # -- steps in a transaction of the task
+
+    def begin_in(self, connection: Any, name: str) -> Step | None:
+        """Like begin(), for a step in this connection's transaction."""
+        if (known := self.begin(name)) is None:
+            self._step_store.joined.begin(connection, self._claim)
+        return known
+
+    async def abegin_in(self, connection: Any, name: str) -> Step | None:
+        if (known := await in_thread(self.begin, name)) is None:
+            await self._step_store.joined.abegin(connection, self._claim)
+        return known
+
+    def finish_in(self, connection: Any, name: str, function: Callable[..., Any], value: Any) -> Any:
+        """Like finish(); the result counts when the transaction is committed."""
+        step = self._done(name, value)
+        return result_of(self._held(step, self._step_store.joined.save(connection, self._claim, step)), function)
+
+    async def afinish_in(self, connection: Any, name: str, function: Callable[..., Any], value: Any) -> Any:
+        step = self._done(name, value)
+        held = await self._step_store.joined.asave(connection, self._claim, step)
+        return result_of(self._held(step, held), function)
 
     # -- times and events
 
@@ -93,8 +129,13 @@ class StepLog:
         if self._step_store.now() < until:
             raise Suspended(until, asleep(name))
 
-    def wait_event(self, name: str, timeout: Any) -> Any:
-        """The data of the next event of this name, in order of arrival; suspends the run if there is none."""
+    def wait_event(
+        self, name: str, timeout: Any, question: Question | None = None, remind: Callable[[], None] | None = None
+    ) -> Any:
+        """The data of the next event of this name, in order of arrival; suspends the run if there is none.
+
+        With a question, people are asked for the event, and `remind` is called after each interval without it.
+        """
         span = None if timeout is None else check_wait("timeout", timeout)
         number = self._next("event", check_name("event", name))
         # Checked first: a late event must not change what earlier runs have seen.
@@ -102,15 +143,31 @@ class StepLog:
             _time_out(name, span)
         if (event := self._recall("event", name, number)) is not None:
             return _decoded(event)
-        if span is None:
-            raise Suspended(self._step_store.now() + NO_DEADLINE, awaiting(name), name, number)
-        until = self._end_of(awaiting(name), number, span)
+        until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(awaiting(name), number, span)
         if self._step_store.now() >= until:
             if (event := self._recall_anew("event", name, number)) is not None:  # it came during this run
                 return _decoded(event)
             self._keep("sleep", _GAVE_UP.format(name), number, None)
             _time_out(name, span)
+        if question is not None:
+            asked = replace(question, until=None if span is None else until)
+            until = min(until, self._ask(name, number, asked, remind))
         raise Suspended(until, awaiting(name), name, number)
+
+    def _ask(self, name: str, number: int, question: Question, remind: Callable[[], None] | None) -> int:
+        """Ask the question, and remind of it if that is due; returns when the next reminder is."""
+        # Stored in every run that waits: its record may be gone, such as after the job failed and was retried.
+        asked = self._recall("question", name, number) or self._step("question", name, number, encoded(question))
+        self._store(asked)
+        if question.remind is None:
+            return asked.at + NO_DEADLINE
+        waited = max(self._step_store.now() - asked.at, 0)
+        intervals = waited // question.remind
+        reminder = _REMINDER.format(name, number)
+        if remind is not None and intervals > 0 and self._recall("sleep", reminder, intervals) is None:
+            remind()
+            self._keep("sleep", reminder, intervals, None)
+        return asked.at + (intervals + 1) * question.remind
 
     def _end_of(self, name: str, number: int, span: int) -> int:
         """When this time is over, counted from the first run that came here."""
@@ -140,11 +197,20 @@ class StepLog:
         return self._recall(kind, name, number)
 
     def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
+        return self._store(self._step(kind, name, number, text))
+
+    def _step(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
         checksum = None if text is None else codec.checksum(text)
-        step = Step(kind, name, number, self._step_store.now(), text, checksum)
-        if not self._step_store.save_step(self._claim, step):
+        return Step(kind, name, number, self._step_store.now(), text, checksum)
+
+    def _store(self, step: Step) -> Step:
+        return self._held(step, self._step_store.save_step(self._claim, step))
+
+    def _held(self, step: Step, held: bool) -> Step:
+        if not held:
             raise LeaseLost(
-                f"job {self._claim.id}: its lease is lost, so {kind} {name!r} was not stored; stop working on it",
+                f"job {self._claim.id}: its lease is lost, so {step.kind} {step.name!r} was not stored; "
+                "stop working on it",
                 job_id=self._claim.id,
             )
         return step

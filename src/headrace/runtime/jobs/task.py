@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from msgspec import UNSET, Struct, structs
@@ -19,6 +19,7 @@ from headrace.core.tasks.other_libraries import TASK_ATTRIBUTES, unknown_attribu
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.tracing import Tracer
@@ -29,6 +30,19 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
 R = TypeVar("R")
+
+
+class Enqueues(Protocol):
+    """Calls that are stored together."""
+
+    def enqueue(self) -> FlowRun: ...
+    async def aenqueue(self) -> FlowRun: ...
+
+
+class Mapped(Protocol):
+    """Makes a call of a task for each item, of which at most so many run at once."""
+
+    def __call__(self, task: Task[..., Any, Any], items: Iterable[Any], at_most: int | None, /) -> Enqueues: ...
 
 
 class Submits(Protocol):
@@ -52,6 +66,9 @@ class Submits(Protocol):
     def encrypts(self) -> bool:
         """Whether arguments are encrypted."""
         ...
+
+    @property
+    def mapped(self) -> Mapped: ...
 
     def submit(self, call: Call[Any], /) -> Job[Any]: ...
     async def asubmit(self, call: Call[Any], /) -> Job[Any]: ...
@@ -113,6 +130,17 @@ class Task(Generic[P, C, R]):
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Like enqueue(), without blocking the event loop."""
         return await self._submits.asubmit(self.bind(*args, **kwargs))
+
+    def map(self, /, items: Iterable[Any], *, at_most: int | None = None) -> FlowRun:
+        """Store a job for each item, in one commit; the result of the run is the list of results, in their order.
+
+        With `at_most`, only so many of them run at once, over all workers.
+        """
+        return self._submits.mapped(self, items, at_most).enqueue()
+
+    async def amap(self, /, items: Iterable[Any], *, at_most: int | None = None) -> FlowRun:
+        """Like map(), without blocking the event loop."""
+        return await self._submits.mapped(self, items, at_most).aenqueue()
 
     delay = enqueue
     """The name Celery uses for it."""

@@ -18,7 +18,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
 from headrace.core.jobs.unique_rules import InsertResult, UniqueInsert, UniqueRule
-from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
+from headrace.core.queues.limits import Limit
 from headrace.core.tasks.trace_context import plain
 from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
@@ -31,14 +31,14 @@ from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import SPOOLED, Job
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.jobs.services import JobServices
-from headrace.runtime.jobs.task import Call
+from headrace.runtime.jobs.task import Call, Mapped
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import batch_of_loop
 from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
 from headrace.runtime.submit.enqueue_hooks import ahooked, ahooked_many, around, hooked, hooked_many
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
-from headrace.runtime.submit.template import tags_of, template_of
+from headrace.runtime.submit.template import lane_in, tags_of, template_of
 
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 class Submitter:
     """Stores calls as jobs."""
+
+    mapped: Mapped  # set by the app, because flows import this module
 
     def __init__(
         self, engine: Engine, clock: Clock, settings: Settings, services: JobServices, spool: Spool | None = None
@@ -252,7 +254,7 @@ class Submitter:
         with with_shared_correlation(row.id), around(self.hooks, calls) as (changed, _):
             self._all_join(changed, f"flow {short(flow)}")
             drafts = [
-                self._new(call, now, node.id, node.waits_for, node.policy)
+                self._new(call, now, node.id, node.waits_for, node.policy, node.limits)
                 for call, node in zip(changed, nodes, strict=True)
             ]
         for call, (_, rule, _) in zip(changed, drafts, strict=True):
@@ -350,6 +352,7 @@ class Submitter:
         job_id: str | None = None,
         after: Sequence[str] = (),
         policy: Policy | None = None,
+        limits: Sequence[Limit] = (),
     ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]:
         """The job, its unique rule, and its dependencies."""
         if self.closed:
@@ -386,9 +389,7 @@ class Submitter:
             mark(job_template.metadata, has_dependencies=has_dependencies),
             now if job_template.job_id else 1,
             key,
-            job_template.lane
-            if not job_template.alone
-            else lane_of([*lane_limits_of(job_template.lane), Limit("key", f"unique {key}")]),
+            lane_in(job_template, key, limits),
         )
         rule = None if unique is None else unique.rule(now)
         return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_dependencies else ()

@@ -5,7 +5,7 @@ Must not know engines, handles or the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -14,7 +14,7 @@ from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.records import JobOptions
-from headrace.core.queues.limits import Limit, lane_of
+from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
 from headrace.core.tasks.index import Places, index_tags
 from headrace.core.tasks.job_template import JobTemplate
 from headrace.core.tasks.options import Options, ensure_agreement
@@ -43,6 +43,13 @@ def tags_of(template: JobTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]
     return as_json(tags) if tags else None
 
 
+def lane_in(template: JobTemplate, unique_key: str | None, limits: Sequence[Limit] = ()) -> str:
+    """The lane of a job that has these limits besides those of its template."""
+    if template.alone:
+        limits = (*limits, Limit("key", f"unique {unique_key}"))
+    return lane_of([*lane_limits_of(template.lane), *limits]) if limits else template.lane
+
+
 def template_of(task: Task[..., Any, Any], max_payload: int) -> JobTemplate:
     """The template of the task's next job, or InvalidJob if its options conflict. The task keeps it."""
     if task.template is None:
@@ -59,6 +66,8 @@ def _resolved(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         raise InvalidJob("lifecycle: set it for the task, with @app.task(lifecycle=...) or app.lifecycle.configure()")
     if overrides.index is not UNSET:
         raise InvalidJob("index: set it for the task, with @app.task(index=...)", field="index")
+    if overrides.keep_logs is not UNSET:
+        raise InvalidJob("keep_logs: set it for the task, with @app.task(keep_logs=...)", field="keep_logs")
     if overrides.rules() != TaskRules():
         raise InvalidJob(
             "rate, burst and concurrency: set them for the task, with @app.task(rate=...) or app.configure_task(); for "

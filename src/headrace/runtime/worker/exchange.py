@@ -206,7 +206,7 @@ class WorkerExchange:
                 attempt.claim, attempt.plan = found
                 runnable.append(attempt)
             elif found is None:  # its function was removed meanwhile
-                self.task_lookup.tasks.forget(attempt.claim.task)
+                self.task_lookup.forget(attempt.claim.task)
                 self.give_back([attempt])
             else:
                 self._refuse(attempt, found)

@@ -26,6 +26,7 @@ from headrace.runtime.jobs.job import LOST_RESULT
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.worker.error_redaction import redactor_over
+from headrace.runtime.worker.kept_logs import keeping_logs
 
 _MAX_TRACEBACK_CHARS = 20_000
 _MAX_MESSAGE_CHARS = 5_000
@@ -186,10 +187,10 @@ class RunSpecs:
 
     def _make(self, task: Task[..., Any, Any], stored: str | None) -> RunSpec:
         options = _options.decode(stored) if stored else JobOptions()
-        own = task.options
+        own, function = task.options, self._function_of(task)
         return RunSpec(
             task,
-            self._function_of(task),
+            keeping_logs(function, task, self.cipher) if own.keep_logs is True else function,
             _first(options.isolation, task.isolation),
             self._seconds(_first(options.timeout, own.timeout)),
             task.retry if options.retry is UNSET else from_policy(options.retry),

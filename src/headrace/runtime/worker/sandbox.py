@@ -33,6 +33,7 @@ _PATIENCE = 2.0  # seconds for idle sandboxes to close their values when the wor
 _spawn = multiprocessing.get_context("spawn")
 _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(JobNote)
+_options = msgspec.json.Decoder(JobOptions)
 _step = msgspec.json.Decoder(tuple[Lease, Step])
 
 
@@ -145,10 +146,13 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
     plan, claim = run.plan, run.claim
     function: Any = plan.task.function
     retry = None if callable(plan.retry.backoff) else plan.retry.policy()
+    given = _options.decode(claim.options) if claim.options else JobOptions()
     options = JobOptions(
         timeout=None if plan.timeout is None else int(plan.timeout * 1000),
         keep_result=plan.keep_result,
         retry=retry or msgspec.UNSET,
+        redact=(*given.redact, *(plan.task.options.redact or ())),  # the child masks secrets in its errors
+        redact_args=given.redact_args,
     )
     # Decrypted: a child gets no keys, as its job could read them.
     stored = msgspec.structs.replace(decrypted_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
@@ -160,6 +164,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         plan.timeout,
         run.context.step_store.now(),
         run.context.worker,
+        plan.task.options.keep_logs is True,
         run.context.stream_limits,
     )
 

@@ -24,8 +24,9 @@ from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
-from headrace.errors import ConfigError, EngineUnavailable
+from headrace.errors import ConfigError, EngineUnavailable, InvalidJob
 from headrace.runtime.context.current_job import JobContext, current
+from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.context.logs import configure_child
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
@@ -45,6 +46,7 @@ class SandboxTask(msgspec.Struct, frozen=True):
     timeout: float | None
     now: int
     worker: str
+    keep_logs: bool = False
     stream_limits: StreamLimits = StreamLimits()
 
 
@@ -115,6 +117,10 @@ class _Parent:
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self.request(b"K", msgspec.json.encode((claim.lease, step))) == b"true"
 
+    @property
+    def joined(self) -> JoinedSteps:
+        raise InvalidJob("step_in: a task with isolation='process' can't reach the store; use step()")
+
 
 def end_group(leader: int) -> None:
     """Kill this sandbox and all processes its jobs have started, except those that left its process group."""
@@ -136,7 +142,7 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
     threading.Thread(target=parent.listen, daemon=True).start()
     while (delivery := parent.deliveries.get()) is not None:
         try:
-            task = _find(delivery.claim.task, delivery.module, delivery.qualname)
+            task = _find(delivery)
         except Exception as error:  # report whatever the import of user code raises
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
@@ -161,22 +167,25 @@ def _run(delivery: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> O
     # Its values live as long as the sandbox.
     scope = _scopes.setdefault(hooks, WorkerScope(hooks, _run_on_loop))
     limits = (delivery.timeout, delivery.max_result)
-    plan = RunSpecs(lambda name: task, *limits, function_of=scope.function_of).plan(delivery.claim)
+    function = scope.function_of(task)
+    plan = RunSpecs(lambda name: task, *limits, function_of=lambda task: function).plan(delivery.claim)
     assert plan is not None
     deadline = None if delivery.timeout is None else parent.now() + int(delivery.timeout * 1000)
     context = JobContext(delivery.claim, deadline, parent)
     token = current.set(context)
     try:
-        return context.enclosed(run_inline(plan, delivery.claim, _blocking(plan), parent.now))
+        return context.enclosed(
+            run_inline(plan, delivery.claim, _blocking(plan, is_hooked=function is not task.function), parent.now)
+        )
     finally:
         current.reset(token)
 
 
-def _blocking(plan: RunSpec) -> Any:
+def _blocking(plan: RunSpec, *, is_hooked: bool) -> Any:
     if not plan.task.is_async:
         return plan.function
     # The values that hooks made stay on their event loop; other tasks get a loop of their own each time.
-    run = asyncio.run if plan.function is plan.task.function else _run_on_loop
+    run = _run_on_loop if is_hooked else asyncio.run
     return lambda *args, **kwargs: run(plan.function(*args, **kwargs))
 
 
@@ -193,12 +202,13 @@ def _run_on_loop(coroutine: Coroutine[Any, Any, Any], context: contextvars.Conte
     return _runner().run(coroutine, context=context or contextvars.copy_context())
 
 
-def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
+def _find(delivery: SandboxTask) -> Task[..., Any, Any]:
+    name, module, qualname = delivery.claim.task, delivery.module, delivery.qualname
     if "<locals>" in qualname:
         raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
     found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
     found = getattr(found, "headrace_task", found)  # the task behind that of another API, such as contrib.celery's
-    return found if isinstance(found, Task) else Task(found, name, Options(), _NoApp())
+    return found if isinstance(found, Task) else Task(found, name, Options(keep_logs=delivery.keep_logs), _NoApp())
 
 
 class _NoApp:
@@ -212,6 +222,9 @@ class _NoApp:
 
     def submit(self, call: Any) -> Any:
         raise ConfigError("this function is not a task of an app")
+
+    def mapped(self, task: Any, items: Any, at_most: int | None) -> Any:
+        self.submit(task)
 
     async def asubmit(self, call: Any) -> Any:
         self.submit(call)

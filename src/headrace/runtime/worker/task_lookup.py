@@ -18,6 +18,7 @@ class TaskLookup:
     def __init__(self, names: Callable[[], Iterable[str]], can_run: Callable[[str], bool]) -> None:
         self._names = names
         self._can_run = can_run
+        self._registered: set[str] = set()  # as of the last look
         self._refused: dict[str, float] = {}  # by task, when to look again
         self._logged: set[str] = set()
         self.tasks = KnownTasks(self._knows)
@@ -42,13 +43,21 @@ class TaskLookup:
             self._refused.pop(task, None)
         return bool(registered)
 
+    def forget(self, task: str) -> None:
+        """Look the task up again at the next claim: it could not be found when it was to run."""
+        self._registered.discard(task)
+        self.tasks.forget(task)
+
     def _knows(self, task: str) -> bool | None:
         if time.monotonic() < self._refused.get(task, 0.0):
             return False
-        names = set(self._names())
-        if task in names:
+        # Most tasks were registered before the first claim. Reading all names for each would take as long as the names
+        # squared, within the claim's transaction.
+        if task not in self._registered:
+            self._registered = set(self._names())
+        if task in self._registered:
             return True
-        if knows(names, task):
+        if knows(self._registered, task):
             return None
         self._refuse(task)
         return False

@@ -19,6 +19,7 @@ from headrace.web.api.resources import (
     jobs,
     lifecycle,
     metrics,
+    questions,
     queues,
     schedules,
     system,
@@ -31,6 +32,7 @@ from headrace.web.api.route_table import Endpoint, Table
 PREFIX = "/api/v1"
 TABLES: tuple[Table, ...] = (
     jobs.table,
+    questions.table,
     queues.table,
     queues.tasks,
     workers.table,

@@ -41,29 +41,7 @@ class TestOutcome(Struct, frozen=True):
     error: str | None = None
 
 
-class JobQuery(Struct, frozen=True, kw_only=True):
-    """Filters of jobs, newest first."""
-
-    state: list[State] = []
-    queue: str | None = None
-    task: str | None = None
-    tag: str | None = None
-    arg: Argument | None = None
-    worker: str | None = None
-    text: str | None = None
-    flow: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    archived: bool = False
-    total: bool = False
-    limit: Limit = 50
-    cursor: Cursor | None = None
-
-
-class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Filters of a bulk action, at least one; `dry_run` only counts the jobs."""
-
-    ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
+class _JobFilters(Struct, frozen=True, kw_only=True):
     state: list[State] | None = None
     queue: str | None = None
     task: str | None = None
@@ -74,6 +52,22 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flow: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+class JobQuery(_JobFilters, frozen=True, kw_only=True):
+    """Filters of jobs, newest first."""
+
+    state: list[State] = []  # a parameter that may be repeated
+    archived: bool = False
+    total: bool = False
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class JobFilter(_JobFilters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Filters of a bulk action, at least one; `dry_run` only counts the jobs."""
+
+    ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
     dry_run: bool = False
 
 

@@ -36,6 +36,7 @@ EVENT_WORDS = {
     Trigger.REVIVE.value: "retried by an operator",
     Trigger.PROMOTE_NOW.value: "promoted by an operator",
     Trigger.UPDATE.value: "changed by an operator",
+    Trigger.QUESTION.value: "asked",
 }
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
 

@@ -15,6 +15,7 @@ from headrace.cli.output import Column, ago, paint, say, stamp
 from headrace.cli.resource import Output, Resource, facts, line, table
 from headrace.cli.session import Session
 from headrace.core.alerts.alert import SEVERITIES
+from headrace.core.alerts.text import labels_text
 
 _ID = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
 _COLUMNS = (
@@ -87,7 +88,7 @@ def _facts(alert: Alert) -> list[tuple[str, str]]:
         ("severity", alert.severity),
         ("state", alert.state + (" (silenced)" if alert.silenced else "") + (" (no data)" if alert.no_data else "")),
         ("what", alert.summary),
-        ("labels", ", ".join(f"{name}={value}" for name, value in alert.labels.items()) or "-"),
+        ("labels", labels_text(alert.labels) or "-"),
         ("since", stamp(alert.since)),
         ("fired", stamp(alert.fired_at)),
         ("notified", "once" if alert.notified == 1 else f"{alert.notified} times"),
@@ -202,7 +203,7 @@ def _silence_row(row: AlertSilence) -> list[str]:
     return [
         row.id,
         row.rule or "any",
-        ", ".join(f"{name}={value}" for name, value in row.labels.items()) or "any",
+        labels_text(row.labels) or "any",
         stamp(row.until),
         row.by or "-",
         row.note or "-",

@@ -13,6 +13,7 @@ from headrace.cli.output import Column, span
 from headrace.cli.resource import Output, OutputCommand, Resource, facts, line, table
 from headrace.cli.session import Session
 from headrace.core.alerts.rules import ALERT_RULE
+from headrace.core.alerts.text import labels_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COLUMNS = (
@@ -103,7 +104,7 @@ def _facts(rule_record: AlertRule) -> Iterator[tuple[str, str]]:
     yield "severity", rule_record.severity
     yield "cooldown", _time(rule_record.cooldown)
     yield "notify", "default (alert_notify)" if rule_record.notify is None else ", ".join(rule_record.notify) or "none"
-    yield "labels", ", ".join(f"{name}={value}" for name, value in rule_record.labels.items()) or "-"
+    yield "labels", labels_text(rule_record.labels) or "-"
     yield "summary", rule_record.summary or "-"
     yield "runbook", rule_record.runbook or "-"
     yield "origin", "shipped" + (", changed" if rule_record.changed else "") if rule_record.shipped else "an operator"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from headrace.app.retention.lifecycle_records import LifecyclePolicy
-from headrace.cli.options import example, field_options, parse_seconds
+from headrace.cli.options import chosen_limits, example, field_options, parse_seconds
 from headrace.cli.output import Column
 from headrace.cli.resource import Output, Resource, facts, table
 from headrace.cli.session import Session
@@ -103,7 +103,7 @@ def configure(session: Session, /, task: str | None, queue: str | None, clear: b
     if not clear and all(value is None for value in given.values()):
         raise click.UsageError("give a term to change, such as --max-pending 10m; `headrace lifecycle show` shows them")
     app = session.store()
-    fields = {name: None if value == "none" else value for name, value in given.items() if value is not None}
+    fields = chosen_limits(given)
     if clear:
         app.lifecycle.reset(task=task, queue=queue)
     if fields:

@@ -85,6 +85,7 @@ WITH preamble AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED) AS pick
     WHERE shares.plain AND preamble.status IS NULL AND preamble.limited IS NOT true
       AND (preamble.due <= :unless_due) IS NOT true AND (preamble.next_expiry <= :unless_expired) IS NOT true
+    LIMIT :limit
 ), unknown_tasks AS MATERIALIZED (
     SELECT json_agg(json_build_array(queue, task))::text AS pairs
     FROM (SELECT DISTINCT queue, task FROM picked OFFSET 0) AS met

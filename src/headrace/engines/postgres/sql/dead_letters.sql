@@ -1,6 +1,7 @@
 -- name: add_dead_letters (each b: DeadLetterInsert)
 INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
-SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
+SELECT lpad(to_hex(:now::bigint), 12, '0') || lpad(to_hex(job.version & 65535), 4, '0')
+           || substr(replace(gen_random_uuid()::text, '-', ''), 1, 16),
        job.id, job.task, job.queue, b.reason, :now,
        json_build_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum,
                              'options', job.options, 'tags', job.tags, 'metadata', job.metadata,

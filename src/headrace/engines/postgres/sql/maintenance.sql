@@ -31,3 +31,44 @@ SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(
 -- name: newly_filed_logs
 SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(DISTINCT job), '[]'))::text FROM (
     SELECT seq, job FROM headrace_logs WHERE seq > :after ORDER BY seq LIMIT :limit) AS entry;
+
+-- The table of ids against the table of jobs. No pair of number and id occurs twice in either, so equal sums of bits are
+-- equal tables: that is cheap enough for each check, and the search for differences is not.
+
+-- name: ids_differ
+SELECT (SELECT bit_xor(hashtextextended(id, seq)) FROM headrace_ids)
+       IS DISTINCT FROM (SELECT bit_xor(hashtextextended(id, seq)) FROM headrace_jobs);
+
+-- name: orphan_ids
+SELECT {list id} FROM (
+    SELECT named.id FROM headrace_ids AS named
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = named.seq AND job.id = named.id)
+    LIMIT :limit) AS orphans;
+
+-- name: drop_orphan_ids
+DELETE FROM headrace_ids AS named WHERE named.id {in_texts :ids}
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = named.seq AND job.id = named.id);
+
+-- name: unindexed_jobs
+SELECT {list seq} FROM (
+    SELECT job.seq FROM headrace_jobs AS job
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_ids AS named WHERE named.id = job.id AND named.seq = job.seq)
+    LIMIT :limit) AS unindexed;
+
+-- Not over the entry of another job with the same id.
+-- name: index_jobs
+WITH job AS MATERIALIZED (
+    SELECT seq, id FROM headrace_jobs WHERE seq {in_numbers :seqs} ORDER BY seq FOR UPDATE
+)
+INSERT INTO headrace_ids AS named (seq, id)
+SELECT DISTINCT ON (job.id) job.seq, job.id FROM job
+WHERE NOT EXISTS (SELECT 1 FROM headrace_ids AS own WHERE own.id = job.id AND own.seq = job.seq)
+ORDER BY job.id, job.seq
+ON CONFLICT (id) DO UPDATE SET seq = excluded.seq
+WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS owner WHERE owner.seq = named.seq AND owner.id = named.id);
+
+-- The outcome of a running job must find it under its id.
+-- name: rename_twins
+UPDATE headrace_jobs AS job SET id = job.id || '-' || job.seq
+WHERE job.seq {in_numbers :seqs} AND job.state <> 'running'
+  AND NOT EXISTS (SELECT 1 FROM headrace_ids AS named WHERE named.id = job.id AND named.seq = job.seq);

@@ -47,7 +47,8 @@ WITH o AS MATERIALIZED (
     RETURNING job
 ), new_dead_letters AS (
     INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
-    SELECT lpad(to_hex(o.at), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
+    SELECT lpad(to_hex(o.at), 12, '0') || lpad(to_hex((o.job).version & 65535), 4, '0')
+               || substr(replace(gen_random_uuid()::text, '-', ''), 1, 16),
            (o.job).id, (o.job).task, (o.job).queue, coalesce(o.reason, 'failed'), o.at,
            json_build_object('state', (o.job).state, 'payload', (o.job).payload, 'checksum', (o.job).checksum,
                              'options', (o.job).options, 'tags', (o.job).tags, 'metadata', (o.job).metadata,

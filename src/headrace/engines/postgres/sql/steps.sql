@@ -23,3 +23,19 @@ DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(
 SELECT coalesce(json_agg(json_build_array(job, json_build_array({Step})) ORDER BY seq), '[]')::text
 FROM jsonb_array_elements(:seqs::jsonb) AS exported(one) CROSS JOIN LATERAL (
     SELECT * FROM headrace_steps WHERE job = exported.one::bigint OFFSET 0) AS remembered;
+
+-- name: save_joined_step (each s: Step)
+WITH leased AS (
+    SELECT seq, state, version, attempt, worker, started_at FROM headrace_jobs
+    WHERE {has_id :id} AND version = :version AND coalesce(lease_until, 0) > 0 FOR UPDATE
+), saved AS (
+    INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
+    SELECT leased.seq, s.kind, s.name, s.number, s.at, s.value, s.checksum FROM leased CROSS JOIN {each s}
+    ON CONFLICT (job, kind, name, number) DO NOTHING
+    RETURNING job, at, kind, name
+), recorded AS (
+    INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
+    SELECT job, at, kind, state, state, version, attempt, worker, started_at, name
+    FROM saved JOIN leased ON leased.seq = saved.job
+)
+SELECT count(*) FROM leased;

@@ -2,6 +2,8 @@
 import { refresh } from "./live.js";
 
 const TOAST_MS = 6000;
+const DOUBLE_CLICK_MS = 700;
+let sentAt = -DOUBLE_CLICK_MS;
 
 export function toast(text, ok = true) {
   const note = document.createElement("p");
@@ -46,6 +48,9 @@ async function submit(event) {
   const form = event.target;
   if (form.method !== "post" || "plain" in form.dataset) return;
   event.preventDefault();
+  // The second click of a double click would answer the question that has moved up.
+  if ("once" in form.dataset && event.timeStamp - sentAt < DOUBLE_CLICK_MS) return;
+  sentAt = event.timeStamp;
   const fields = [...new FormData(form, event.submitter)];
   const buttons = form.querySelectorAll("button");
   buttons.forEach((button) => (button.disabled = true));

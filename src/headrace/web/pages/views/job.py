@@ -11,7 +11,9 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.events.history import HistoryEntry
+from headrace.core.jobs.questions import fields_of
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
+from headrace.core.jobs.steps import is_awaiting
 from headrace.core.tasks.option_fields import JOB_OPTIONS
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
@@ -23,6 +25,7 @@ from headrace.web.pages.job_view import arguments, result, summaries, summary_of
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.stream_text import stream_texts
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
+from headrace.web.pages.views.questions import question_of
 
 _MAX_RELATED = 50
 _MAX_LOG_LINES = 300
@@ -85,6 +88,8 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "parents": summaries(parents[:_MAX_RELATED], request.app),
         "children": summaries(children[:_MAX_RELATED], request.app),
         "more_related": max(len(parents) - _MAX_RELATED, 0) + max(len(children) - _MAX_RELATED, 0),
+        "question": question_of(request, job.id) if is_awaiting(job.reason) else None,
+        "fields_of": fields_of,
         "is_finished": job.state in FINAL,
         "not_started": job.state in NOT_STARTED,
         "can_promote": job.state in (State.SCHEDULED, State.RETRYING, State.WAITING),

@@ -113,7 +113,10 @@ local function limit_counter(queue, rules)
   local function capacity_of(gate)
     local kind, name = gate:sub(1, 1), gate:sub(3)
     if kind == 'n' then return (capability_set[name] or capability_set['*']) and math.huge or 0 end
-    if kind == 'c' then return (rules.key_concurrency or 1) - count_live(key_of('held', gate)) end
+    if kind == 'c' then
+      local of_group = tonumber(name:match('^([1-9]%d*)\t')) -- as in core/queues/limits.py
+      return (of_group or rules.key_concurrency or 1) - count_live(key_of('held', gate))
+    end
     if kind == 't' then return task_capacity(name) end
     return rules.key_rate and rate_capacity(rules.key_rate, 'key', queue, name) or math.huge
   end

@@ -1,0 +1,16 @@
+"""The rates that are read at a step, and what they are called."""
+
+from __future__ import annotations
+
+Rates = dict[str, float]
+
+TITLES = {
+    "enqueue": "enqueue_many(), jobs/s",
+    "drain": "drain, jobs/s",
+    "p50": "enqueue to start, p50, ms",
+    "size": "size, MB",
+    "fire": "schedules fired/s",
+    "create": "schedules created/s",
+}
+TIMES = frozenset({"p50"})
+SIZES = frozenset({"size"})
