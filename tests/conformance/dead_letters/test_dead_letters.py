@@ -17,6 +17,7 @@ from headrace.core.dead_letters.records import (
     notes_of,
     snapshot_of,
 )
+from headrace.core.events.stream import line_note
 from headrace.core.jobs.fingerprint import fingerprint_of_lost
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step
@@ -72,6 +73,7 @@ def test_a_record_keeps_what_the_job_has_said_and_done(engine: Engine) -> None:
         engine.save_step(lease_of(claimed), Step("step", name, 1, NOW, '"ok"', 7), now=NOW)
     engine.save_step(lease_of(claimed), Step("sleep", "a while", 1, NOW, str(NOW)), now=NOW)
     lines = [log(claimed, f"line {number}") for number in range(12)]
+    lines.append(line_note(claimed.lease, 1, ["1"], NOW))  # a stream is no part of it
     engine.exchange([], None, [*lines, progress(claimed, "0.5")], now=NOW)
     settle(engine, fail(claimed))
     job = snapshot_of(pending(engine))
@@ -82,7 +84,7 @@ def test_a_record_keeps_what_the_job_has_said_and_done(engine: Engine) -> None:
 
 def test_the_record_of_a_lost_job_keeps_as_much(engine: Engine) -> None:
     claimed = submit_and_claim(engine, max_attempts=1)
-    engine.exchange([], None, [log(claimed, "last words")], now=NOW)
+    engine.exchange([], None, [log(claimed, "last words"), line_note(claimed.lease, 1, ["1"], NOW)], now=NOW)
     engine.reap(1, now=NOW + HOUR)
     job = snapshot_of(pending(engine))
     assert ([line.message for line in job.logs], job.version, job.history) == (["last words"], claimed.version, [])

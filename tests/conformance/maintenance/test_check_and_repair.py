@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
+from headrace.core.events.stream import line_note
 from headrace.core.health.findings import GONE, LATE, MAINTENANCE_KINDS, RecordKind, TrimResult
 from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.details import StreamRange
 from headrace.core.jobs.records import Filter, JobNote, JobUpdate
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
@@ -21,6 +23,7 @@ from tests.support.builders import (
     claim_one,
     fail,
     ids,
+    log,
     new_job,
     retry,
     row,
@@ -295,6 +298,17 @@ def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine
     while engine.maintenance.trim_history("logs", 30, after, 1000).more:
         pass
     assert len(engine.queries.details("second").logs) == 30
+
+
+def test_a_cap_of_logs_counts_no_line_of_a_stream_and_takes_none(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    lines = [line_note(claimed.lease, n, [str(n)], NOW) for n in range(50)]
+    engine.exchange([], None, [note for n in range(30) for note in (log(claimed, str(n)), lines[n])], now=NOW)
+    assert _cap(engine, "logs", 30) == 0
+    engine.exchange([], None, [log(claimed, "30"), *lines[30:]], now=NOW)
+    assert _cap(engine, "logs", 30) == 1
+    details = engine.queries.details("job", stream=StreamRange(0, 100))
+    assert (len(details.logs), [line.message for line in details.stream]) == (30, [f"[{n}]" for n in range(50)])
 
 
 def test_a_very_long_log_is_shortened_in_pieces(engine: Engine) -> None:
