@@ -10,7 +10,7 @@ from bench.scale.axes import AXES, Axis, load_of
 from bench.scale.bend import Bend, bend_of, bend_of_times
 from bench.scale.drawing import Curve, Panel, picture
 from bench.scale.log_scale import short
-from bench.scale.rates import SIZES, TIMES, TITLES
+from bench.scale.rates import DISTURBANCES, SIZES, TIMES, TITLES, UNDRAWN
 from bench.scale.readings import Reading, Readings, curve
 from bench.scale.reasons import reason
 
@@ -34,7 +34,7 @@ def panels(found: Sequence[Reading], axis: Axis) -> list[Panel]:
     return [
         Panel(title, axis.unit, tuple(_curve(found, axis, engine, rate) for engine in _read(found, axis, rate)))
         for rate, title in TITLES.items()
-        if _read(found, axis, rate)
+        if rate not in UNDRAWN and _read(found, axis, rate)
     ]
 
 
@@ -50,7 +50,7 @@ def _curve(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -> C
 
 def find_bend(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -> Bend | None:
     """Where the rate bends; a size does not."""
-    if rate in SIZES:
+    if rate in SIZES | DISTURBANCES:
         return None
     points = curve(found, axis.name, engine, rate)
     return bend_of_times(points) if rate in TIMES else bend_of(points)
@@ -87,7 +87,7 @@ def _cell(value: float | None) -> str:
 
 def _bends(found: Sequence[Reading], axis: Axis, cores: int) -> Iterable[str]:
     for rate, title in TITLES.items():
-        if rate not in SIZES:
+        if rate not in SIZES | DISTURBANCES:
             for engine in _read(found, axis, rate):
                 yield f"- {_NAMES[engine]}, {title}: {_sentence(found, axis, engine, rate, cores)}"
 
