@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         if not options.draw:
             _measure(options, readings)
     finally:  # what was read until an early end is worth a picture, too
-        told = report.write(readings, options.out, machine.cores())
+        told = report.write(readings, options.out, machine.cores(), options.pictures)
     print(told.read_text())
     return 1 if any(reading.error for reading in readings.all()) else 0
 
@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("build/scale"),
         help="readings, pictures and text; readings that are there count, too (build/scale)",
     )
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where the pictures go (the folder of --out)")
     parser.add_argument(
         "--quiet",
         type=float,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,15 +18,18 @@ from bench.scale.reasons import reason
 _NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
 
 
-def write(readings: Readings, folder: Path, cores: int) -> Path:
-    """The pictures and the text beside them; where the text is."""
+def write(readings: Readings, folder: Path, cores: int, pictures: Path | None = None) -> Path:
+    """The pictures, and the text, which is in the folder; where the text is."""
+    pictures = pictures or folder
+    pictures.mkdir(parents=True, exist_ok=True)
     found, facts = readings.all(), readings.facts()
     axes = [axis for axis in AXES if any(reading.axis == axis.name for reading in found)]
     for axis in axes:
         title = f"headrace: rates by {axis.title}"
-        (folder / f"scale-{axis.name}.svg").write_text(picture(title, panels(found, axis)))
+        (pictures / f"scale-{axis.name}.svg").write_text(picture(title, panels(found, axis)))
     text = folder / "scale.md"
-    text.write_text("\n".join(_lines(found, facts, axes, cores)) + "\n")
+    where = Path(os.path.relpath(pictures, folder)).as_posix()
+    text.write_text("\n".join(_lines(found, facts, axes, cores, where)) + "\n")
     return text
 
 
@@ -56,11 +60,13 @@ def find_bend(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -
     return bend_of_times(points) if rate in TIMES else bend_of(points)
 
 
-def _lines(found: Sequence[Reading], facts: dict[str, str], axes: Sequence[Axis], cores: int) -> Iterable[str]:
+def _lines(
+    found: Sequence[Reading], facts: dict[str, str], axes: Sequence[Axis], cores: int, where: str
+) -> Iterable[str]:
     yield "# How far it scales\n"
     yield from (f"- {name}: {value}" for name, value in facts.items())
     for axis in axes:
-        yield f"\n## {axis.title}\n\n![Rates by {axis.title}](scale-{axis.name}.svg)\n"
+        yield f"\n## {axis.title}\n\n![Rates by {axis.title}]({where}/scale-{axis.name}.svg)\n"
         yield from _table(found, axis)
         yield ""
         yield from _bends(found, axis, cores)
