@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
 
 
 class JobList(TypedDict):
