@@ -47,9 +47,11 @@ class WorkerLink(StepStore, StreamLink, Protocol):
 class JobContext:
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_link", "_spawning", "_step_log", "_stop_reason", "_stream_writer")
+    __slots__ = (
+        "_claim", "_deadline_ms", "_in_batch", "_link", "_spawning", "_step_log", "_stop_reason", "_stream_writer"
+    )  # fmt: skip
 
-    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
+    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink, in_batch: bool = False) -> None:
         self._claim = claim
         self._deadline_ms = deadline_ms
         self._link = link
@@ -57,6 +59,7 @@ class JobContext:
         self._stop_reason: str | None = None
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
+        self._in_batch = in_batch
 
     @property
     def id(self) -> str:
@@ -302,6 +305,8 @@ class JobContext:
 
     def _step_store(self) -> StepLog:
         self._refuse_if_stopped()
+        if self._in_batch:
+            raise HeadraceError("a job of a batch can't have steps, sleep or wait; return Snooze(...) as its result")
         with _making:
             if self._step_log is None:
                 self._step_log = StepLog(self._claim, self._link)
@@ -373,6 +378,7 @@ def _clean(message: object) -> str:
 
 
 current: ContextVar[JobContext] = ContextVar("headrace_job")
+current_batch: ContextVar[tuple[JobContext, ...]] = ContextVar("headrace_batch", default=())
 
 
 def current_job() -> JobContext:
@@ -380,4 +386,12 @@ def current_job() -> JobContext:
     try:
         return current.get()
     except LookupError:
+        if jobs := current_batch.get():
+            text = f"current_job() was called in a batch of {len(jobs)}; current_jobs() has each of its jobs"
+            raise HeadraceError(text) from None
         raise HeadraceError("current_job() was called outside of a running job") from None
+
+
+def current_jobs() -> list[JobContext]:
+    """The jobs that run here: those of a batch in the order of their arguments, or the only one."""
+    return list(current_batch.get()) or [current_job()]
