@@ -454,7 +454,7 @@ class QueueChange(TypedDict):
 
 
 class TaskRecord(TypedDict):
-    """A task: whether its code is known to the web process, and its rules."""
+    """A task: whether its code is known to the web process, its rules, and its batches: their size and wait."""
 
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
@@ -463,6 +463,8 @@ class TaskRecord(TypedDict):
     task: str
     known: bool
     paused: NotRequired[bool]
+    batch: NotRequired[int | None]
+    within: NotRequired[float | None]
 
 
 class TaskChange(TypedDict):

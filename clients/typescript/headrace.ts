@@ -443,7 +443,7 @@ export interface QueueChange {
   key_concurrency?: number | null;
 }
 
-/** A task: whether its code is known to the web process, and its rules. */
+/** A task: whether its code is known to the web process, its rules, and its batches: their size and wait. */
 export interface TaskRecord {
   rate?: string | null;
   burst?: number | null;
@@ -452,6 +452,8 @@ export interface TaskRecord {
   task: string;
   known: boolean;
   paused?: boolean;
+  batch?: number | null;
+  within?: number | null;
 }
 
 /** Rules to change: null removes a rule, omitted rules stay. */
