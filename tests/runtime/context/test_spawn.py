@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, JobFailed, RetryLater, Task, current_job
+from headrace import Headrace, JobFailed, RetryLater, Task, Unique, current_job, group
+from headrace.core.queues.limits import Limit, lane_limits_of
 from headrace.runtime.context import current_job as current_job_module
 from headrace.runtime.context.spawn import Spawning
 from headrace.testing import drain
@@ -90,3 +91,44 @@ def test_a_held_job_whose_own_run_is_over_is_not_to_be_promoted(app: Headrace) -
     assert f"held until you decide, because its parent {child.id} (task broken) failed" in job.why()
     assert f"headrace jobs retry {child.id}`, or cancel it" in job.why()
     assert "promote" not in job.why()
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_child_inherits_priority_tags_and_keys_if_asked(app: Headrace, at_once: bool) -> None:
+    @app.task(concurrency_key="own")
+    def child() -> None: ...
+
+    @app.task
+    def plain() -> None: ...
+
+    @app.task
+    def parent() -> None:
+        job = current_job()
+        job.spawn(plain.bind(), at_once=at_once, inherit=True)
+        job.spawn(plain.using(priority=1, tags=["b"]).bind(), at_once=at_once, inherit=True)
+        job.spawn(child.bind(), at_once=at_once, inherit=True)
+        job.spawn(plain.bind(), at_once=at_once)
+
+    key = {"concurrency_key": "acme", "rate_key": "gold"}
+    parent.using(priority=7, tags=["a"], **key).enqueue()  # type: ignore[arg-type]
+    drain(app)
+    children = sorted(app.jobs.find(task="plain"), key=lambda job: job.row.seq)
+    assert [(job.priority, job.tags, set(lane_limits_of(job.row.lane))) for job in children] == [
+        (7, ("a",), {Limit("key", "acme"), Limit("rate", "gold")}),
+        (1, ("b",), {Limit("key", "acme"), Limit("rate", "gold")}),
+        (0, (), set()),
+    ]
+    [other] = app.jobs.find(task="child")
+    assert set(lane_limits_of(other.row.lane)) == {Limit("key", "own"), Limit("rate", "gold")}
+
+
+def test_keys_that_headrace_makes_are_not_inherited(app: Headrace, give: AnyTask) -> None:
+    @app.task
+    def parent() -> None:
+        current_job().spawn(give.bind(), inherit=True)
+
+    parent.using(unique=Unique(on_conflict="keep_last_if_running")).enqueue()
+    group([parent.bind()], at_most=1).enqueue()
+    drain(app)
+    assert [job.row.lane for job in app.jobs.find(task="give")] == ["", ""]

@@ -91,6 +91,7 @@ class Limit(NamedTuple):
 _PREFIXES: dict[Kind, str] = {"key": "c", "rate": "r", "needs": "n", "task": "t"}
 _KINDS: dict[str, Kind] = {prefix: kind for kind, prefix in _PREFIXES.items()}
 _OF_GROUP = re.compile(r"([1-9][0-9]{0,9})\t")
+_UNIQUE = "unique "
 _texts = msgspec.json.Decoder(list[str])
 
 
@@ -106,6 +107,16 @@ def group_concurrency(lane_limit: Limit) -> int | None:
     """How many jobs of a group may run at once; None if it is another limit."""
     number = _OF_GROUP.match(lane_limit.name) if lane_limit.kind == "key" else None
     return None if number is None else int(number[1])
+
+
+def unique_limit(unique_key: str | None) -> Limit:
+    """The limit of jobs with this unique key, of which one may run at once."""
+    return Limit("key", f"{_UNIQUE}{unique_key}")
+
+
+def is_concurrency_key(kind: Kind, name: str) -> bool:
+    """Whether this is a key that a user gave, and not one of headrace."""
+    return kind == "key" and not name.startswith(_UNIQUE) and group_concurrency(Limit(kind, name)) is None
 
 
 def key_concurrency(lane_limit: Limit, rules: QueueRules) -> int:

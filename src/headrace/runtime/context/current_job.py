@@ -160,21 +160,22 @@ class JobContext(DurableSteps):
         """For the worker: the limits of the job's stream, for its sandbox."""
         return self._link.stream_limits
 
-    def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
+    def spawn(self, call: Call[R], *, at_once: bool = False, inherit: bool = False) -> Job[R]:
         """Enqueue another job that this one waits for before it completes; returns its handle.
 
         The store inserts it together with this job's success, or not at all. With `at_once` it is inserted now, and a
         later attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
-        call says `using(on_parent_failure="run")`, or "hold".
+        call says `using(on_parent_failure="run")`, or "hold". With `inherit` it has the priority, tags, concurrency key
+        and rate key of this job, unless its task or the call has its own.
         """
         with _making:  # two threads of a job must share one
             if self._spawning is None:
                 self._spawning = Spawning(self._claim)
-        return self._spawning.spawn(call, self._link.now(), at_once)
+        return self._spawning.spawn(call, self._link.now(), at_once, inherit)
 
-    async def aspawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
+    async def aspawn(self, call: Call[R], *, at_once: bool = False, inherit: bool = False) -> Job[R]:
         """Like spawn(), without blocking the event loop."""
-        return await in_thread(self.spawn, call, at_once=at_once)
+        return await in_thread(self.spawn, call, at_once=at_once, inherit=inherit)
 
     def enclosed(self, outcome: Outcome) -> Outcome:
         """For the worker: the outcome with the spawned jobs."""

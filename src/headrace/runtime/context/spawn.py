@@ -24,16 +24,21 @@ _MAX_ID_CHARS = 128
 class Spawning:
     """The jobs that one attempt has spawned; several threads may spawn at once."""
 
-    __slots__ = ("_claim", "_edges", "_numbers", "_spawned")
+    __slots__ = ("_claim", "_edges", "_inheritable", "_numbers", "_spawned")
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self._numbers = itertools.count(1)
         self._spawned: list[NewJob] = []
         self._edges: list[Dependency] = []
+        self._inheritable: dict[str, Any] | None = None
 
-    def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
+    def spawn(self, call: Call[Any], now: int, at_once: bool, inherit: bool = False) -> Job[Any]:
         check_call("spawn", call)
+        if inherit:
+            if self._inheritable is None:
+                self._inheritable = call.task.submits.children.inheritable(self._claim.id)
+            call = call.with_defaults(self._inheritable)
         tracer = call.task.submits.tracer
         if tracer is None:
             return self._spawn(call, now, at_once)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from msgspec import UNSET, Struct, structs
@@ -50,6 +50,7 @@ class Mapped(Protocol):
 class ChildSubmits(Protocol):
     """Stores the jobs that a running job makes, as the context of that job needs it."""
 
+    def inheritable(self, parent: str) -> dict[str, Any]: ...
     def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
     def submit(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
     def submit_compensation(
@@ -108,6 +109,11 @@ class Call(Struct, Generic[R], frozen=True):
     def using(self, /, **options: Unpack[CallOptions]) -> Call[R]:
         """The same call with these options."""
         return structs.replace(self, task=self.task.using(**options))
+
+    def with_defaults(self, options: Mapping[str, Any]) -> Call[R]:
+        """The same call with those of these options that neither it nor its task has."""
+        own = self.task.overrides.over(self.task.options)
+        return self.using(**{name: value for name, value in options.items() if getattr(own, name) is UNSET})
 
 
 class Task(Generic[P, C, R]):

@@ -9,11 +9,13 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, structs
 
+from headrace.core.damaged_records import tags_of
 from headrace.core.jobs.compensations import compensation_id
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import FINAL
 from headrace.core.jobs.unique_rules import UniqueRule
+from headrace.core.queues.limits import is_concurrency_key, lane_limits_of
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, InvalidJob
 from headrace.runtime.jobs.encryption import is_same_call
@@ -49,6 +51,17 @@ class Children:
 
     def __init__(self, inserts: JobInserts) -> None:
         self._inserts = inserts
+
+    def inheritable(self, parent: str) -> dict[str, Any]:
+        """The options that the children of this job inherit on request: its priority, tags and keys."""
+        row = self._inserts.services.row(parent)
+        options: dict[str, Any] = {"priority": row.priority, "tags": tags_of(row.tags)}
+        for kind, name in lane_limits_of(row.lane):
+            if kind == "rate":
+                options["rate_key"] = name
+            elif is_concurrency_key(kind, name):
+                options["concurrency_key"] = name
+        return options
 
     def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
         """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""

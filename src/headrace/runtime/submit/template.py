@@ -14,7 +14,7 @@ from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.records import JobOptions
-from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
+from headrace.core.queues.limits import Limit, lane_limits_of, lane_of, unique_limit
 from headrace.core.tasks.index import Places, index_tags
 from headrace.core.tasks.job_template import JobTemplate
 from headrace.core.tasks.options import Options, ensure_agreement
@@ -46,7 +46,7 @@ def tags_of(template: JobTemplate, args: tuple[Any, ...], kwargs: dict[str, Any]
 def lane_in(template: JobTemplate, unique_key: str | None, limits: Sequence[Limit] = ()) -> str:
     """The lane of a job that has these limits besides those of its template."""
     if template.alone:
-        limits = (*limits, Limit("key", f"unique {unique_key}"))
+        limits = (*limits, unique_limit(unique_key))
     return lane_of([*lane_limits_of(template.lane), *limits]) if limits else template.lane
 
 
