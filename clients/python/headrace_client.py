@@ -212,6 +212,7 @@ class JobRequest(TypedDict):
     lifo: NotRequired[bool]
     needs: NotRequired[list[str]]
     rate_key: NotRequired[str]
+    cost: NotRequired[int]
     concurrency_key: NotRequired[str]
     keep_result: NotRequired[bool]
     remove_on_complete: NotRequired[bool | int]
@@ -1471,6 +1472,7 @@ class OutcomeReport(TypedDict):
     permanent: NotRequired[bool]
     delay: NotRequired[float | None]
     reason: NotRequired[str | None]
+    cost: NotRequired[int | None]
 
 
 class Failure(TypedDict):

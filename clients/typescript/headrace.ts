@@ -220,6 +220,7 @@ export interface JobRequest {
   lifo?: boolean;
   needs?: Array<string>;
   rate_key?: string;
+  cost?: number;
   concurrency_key?: string;
   keep_result?: boolean;
   remove_on_complete?: boolean | number;
@@ -1381,6 +1382,7 @@ export interface OutcomeReport {
   permanent?: boolean;
   delay?: number | null;
   reason?: string | null;
+  cost?: number | null;
 }
 
 /** The error of an attempt. */

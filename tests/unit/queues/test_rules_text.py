@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
-from headrace.core.queues.limits import as_rate
+from headrace.core.queues.rates import as_rate, format_rate
 from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES
-from headrace.core.queues.rules_text import changed, check_rule, format_rate, format_rules
+from headrace.core.queues.rules_text import changed, check_rule, format_rules
 from headrace.errors import InvalidJob
 
 TEN = Rate(100_000, 10)

@@ -13,7 +13,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.jobs.queue_rules import QueueRow, QueueRules, TaskRules, queue_rules
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
-from headrace.core.queues.limits import allows
+from headrace.core.queues.rates import starts_left
 from headrace.core.queues.rules_text import changed
 from headrace.core.retention.lifecycle import StoredPolicy
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
@@ -84,7 +84,7 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
         return
     state = services.engine.rule_store.limit_state({("queue", name): rate for name, rate in rates.items()})
     for name, rate in rates.items():
-        yield name, allows(rate, state.full_at.get(("queue", name), 0), 1000 * services.clock.now())
+        yield name, starts_left(rate, state.full_at.get(("queue", name), []), 1000 * services.clock.now())
 
 
 def _rules_of(row: QueueRow) -> QueueRules:

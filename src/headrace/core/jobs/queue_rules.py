@@ -12,11 +12,23 @@ from headrace.core.damaged_records import read_or
 Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 
 
-class Rate(Struct, frozen=True):
-    """So many starts in so many microseconds, and up to `burst` at once after a pause."""
+class Rate(Struct, frozen=True, omit_defaults=True):
+    """So many starts in so many microseconds, and up to `burst` at once after a pause.
+
+    With a `period` it is a window of the clock: `burst` starts in each period of so many microseconds. With `units` it
+    counts the units of the jobs that start. A job starts when the windows in `more` allow it, too.
+    """
 
     every: Annotated[int, msgspec.Meta(ge=1)]  # microseconds between two starts at the steady rate
     burst: Annotated[int, msgspec.Meta(ge=1)]
+    period: Annotated[int, msgspec.Meta(ge=0)] = 0
+    units: bool = False
+    more: tuple[Rate, ...] = ()
+
+    @property
+    def windows(self) -> tuple[Rate, ...]:
+        """This one, and those in `more`."""
+        return (self, *self.more) if self.more else (self,)
 
 
 RateOwner = tuple[str, ...]  # whose rate: ("queue", NAME), ("task", NAME), or of a rate key ("key", QUEUE, NAME)
@@ -74,11 +86,11 @@ class LimitState(NamedTuple):
     """What limits count at a moment.
 
     `running` is the number of jobs with a live lease by queue, task and lane; `full_at` is when, in microseconds, the
-    full burst of a rate is available again.
+    full burst of each window of a rate is available again.
     """
 
     running: list[tuple[str, str, str, int]]
-    full_at: dict[RateOwner, int]
+    full_at: dict[RateOwner, list[int]]
 
 
 class QueueRow(Struct, frozen=True, array_like=True):

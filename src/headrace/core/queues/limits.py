@@ -1,4 +1,4 @@
-"""How many jobs may start now: rates, concurrency, and a fair order among those that share a queue. Pure.
+"""How many jobs may start now by their limits, and a fair order among those that share a queue. Pure.
 
 A job whose start depends on more than its queue carries a **lane**, the list of its **limits**: a key that only so many
 jobs may hold at once, a group of which only so many may run at once, a key of which only so many may start in a time, a
@@ -17,68 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import DAMAGE
-from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy
-from headrace.core.text import short
-from headrace.errors import ConfigError
+from headrace.core.jobs.queue_rules import QueueRules, Strategy
 
 EVERYTHING = "*"  # a capability that stands for all
 STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random", "fresh_first")
-_UNITS = {
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "d": 86400,
-    "day": 86400,
-}
-RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:/|\s+[Pp][Ee][Rr]\s+)\s*([0-9]+(?:\.[0-9]+)?)?\s*([A-Za-z]+)\s*")
-_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts per second; slower rates are mistakes, and overflow a store
 
-
-def allows(rate: Rate, full_at: int, now: int) -> int:
-    """How many may start now, where `full_at` is when the bucket will be full again; all in microseconds."""
-    return max((now + rate.burst * rate.every - max(full_at, now)) // rate.every, 0)
-
-
-def spent(rate: Rate, full_at: int, now: int, starts: int) -> int:
-    """When the bucket will be full again after so many starts."""
-    return max(full_at, now) + starts * rate.every
-
-
-def opens_at(rate: Rate, full_at: int) -> int:
-    """When one more may start."""
-    return full_at - (rate.burst - 1) * rate.every
-
-
-def as_rate(text: str, burst: int | None = None) -> Rate:
-    """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". The default burst is one second's worth."""
-    match = RATE.fullmatch(text)
-    unit = _unit(match[3].lower()) if match else None
-    if match is None or unit is None:
-        raise ConfigError(
-            f"rate: {short(text)} is no rate; write so many per time, such as '10/s', '100/min' or '3/10s'", value=text
-        )
-    seconds = float(match[2] or 1) * unit
-    jobs = float(match[1])
-    if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:
-        raise ConfigError(
-            f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second", value=text
-        )
-    every = max(round(1_000_000 * seconds / jobs), 1)
-    # Not from `every`, whose rounding would turn "6/s" into five.
-    return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
-
-
-def _unit(name: str) -> int | None:
-    """The seconds of a unit; only long names have plurals, so that "ms" is not read as minutes."""
-    return _UNITS.get(name) or (_UNITS.get(name.removesuffix("s")) if len(name) > 2 else None)
-
-
-# -- limits
 
 Kind = Literal["key", "rate", "needs", "task"]
 
@@ -178,9 +121,13 @@ class LimitCounter:
             self._capacity[lane_limit] = self._capacity_of(lane_limit)
         return self._capacity[lane_limit]
 
+    def has_room(self, lane_limits: Sequence[Limit]) -> bool:
+        """Whether one more job with these limits may start."""
+        return all(self.capacity(lane_limit) >= 1 for lane_limit in lane_limits)
+
     def admit(self, lane_limits: Sequence[Limit]) -> bool:
         """Whether one more job with these limits may start; if so, it is counted."""
-        if any(self.capacity(lane_limit) < 1 for lane_limit in lane_limits):
+        if not self.has_room(lane_limits):
             return False
         for lane_limit in lane_limits:
             self._capacity[lane_limit] -= 1

@@ -9,14 +9,13 @@ from msgspec import structs
 
 from headrace.core.fields import Field
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
-from headrace.core.queues.limits import as_rate
+from headrace.core.queues.rates import as_rate, format_rate
 from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidJob
 
 Rules = TypeVar("Rules", QueueRules, TaskRules)
 _FIELDS: dict[type, Mapping[str, Field]] = {QueueRules: QUEUE_RULES, TaskRules: TASK_RULES}
-_UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 
 
 def check_rule(name: str, value: Any) -> Any:
@@ -59,7 +58,7 @@ def _join(rules: QueueRules | TaskRules, values: dict[str, Any], rate: str, burs
     if burst in values:
         most = values.pop(burst)
         if new is not None:
-            new = Rate(new.every, as_rate(format_rate(new)).burst if most is None else most)
+            new = structs.replace(new, burst=as_rate(format_rate(new)).burst if most is None else most)
         elif most is not None:
             raise InvalidJob(f"{burst}: it belongs to a {rate}; give that too")
     values[rate] = new
@@ -83,23 +82,3 @@ def format_rules(rules: QueueRules | TaskRules) -> str:
         for name, value in rule_values(rules).items()
         if value is not None and value is not False
     )
-
-
-def format_rate(rate: Rate) -> str:
-    """A rate in the smallest unit that makes it a whole number; otherwise one that makes it at least 1."""
-    counts = [(1_000_000 * seconds / rate.every, unit) for unit, seconds in _UNITS.items()]
-    counts = [(starts, unit) for starts, unit in counts if starts >= 1] or counts[-1:]
-    for starts, unit in counts:
-        if whole := _whole(starts, 0.51 * starts / rate.every):
-            return f"{whole}/{unit}"
-    starts, unit = counts[0]
-    return f"{starts:.6g}/{unit}"
-
-
-def _whole(starts: float, tolerance: float) -> int | None:
-    """The roundest whole number that this may stand for, if any.
-
-    A rate is stored as an interval in whole microseconds: that of 1500/s is 667, which makes it 1499.25.
-    """
-    numbers = (float(f"{starts:.{digits}g}") for digits in range(1, 8))
-    return next((int(number) for number in numbers if number.is_integer() and abs(number - starts) <= tolerance), None)

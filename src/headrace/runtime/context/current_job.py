@@ -9,13 +9,17 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
+from msgspec import structs
+
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.events.stream import StreamLimits
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.core.queues.rates import check_units
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
+from headrace.core.text import storable
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.questions import answer_of, question_of
 from headrace.runtime.context.spawn import Spawning
@@ -28,7 +32,6 @@ from headrace.runtime.jobs.task import Call
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_MAX_LINE_CHARS = 100_000
 _LOOK_EVERY = 0.5  # seconds after which a stream that waits for room looks whether its run is over
 LEVELS = ("debug", "info", "warning", "error")
 _making = threading.Lock()
@@ -47,7 +50,16 @@ class WorkerLink(StepStore, StreamLink, Protocol):
 class JobContext:
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_link", "_spawning", "_step_log", "_stop_reason", "_stream_writer")
+    __slots__ = (
+        "_claim",
+        "_deadline_ms",
+        "_link",
+        "_spawning",
+        "_step_log",
+        "_stop_reason",
+        "_stream_writer",
+        "_units",
+    )
 
     def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
         self._claim = claim
@@ -57,6 +69,7 @@ class JobContext:
         self._stop_reason: str | None = None
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
+        self._units: int | None = None
 
     @property
     def id(self) -> str:
@@ -117,6 +130,13 @@ class JobContext:
         text = codec.encode(dict(value) if isinstance(value, Mapping) else value)
         self._link.note(JobNote(self.id, self._claim.version, self._link.now(), progress=text))
 
+    def report_cost(self, units: int) -> None:
+        """Report the units that this run uses in all; the last report counts, also if the run fails.
+
+        When the run ends, rates that count units give back what it was charged and did not use, or charge the rest.
+        """
+        self._units = check_units("units", units, 0)
+
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
         """Add a line to the job's own log."""
         if level not in LEVELS:
@@ -126,7 +146,9 @@ class JobContext:
     def add_line(self, level: str, message: str, fields: str | None) -> None:
         """For the worker: add a line whose level is checked and whose fields are encoded."""
         now = self._link.now()
-        self._link.note(JobNote(self.id, self._claim.version, now, level=level, message=_clean(message), fields=fields))
+        self._link.note(
+            JobNote(self.id, self._claim.version, now, level=level, message=storable(message), fields=fields)
+        )
 
     def stream(self, chunk: Any) -> None:
         """Append a chunk, a text or plain data, to the job's stream, which Job.stream() reads while the job runs.
@@ -339,7 +361,9 @@ class JobContext:
         return await in_thread(self.spawn, call, at_once=at_once)
 
     def enclosed(self, outcome: Outcome) -> Outcome:
-        """For the worker: the outcome with the spawned jobs."""
+        """For the worker: the outcome with the spawned jobs and the reported units."""
+        if self._units is not None:
+            outcome = structs.replace(outcome, units=self._units)
         return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
     def relay(self, note: JobNote) -> None:
@@ -362,14 +386,6 @@ class JobContext:
 
     def __repr__(self) -> str:
         return f"<JobContext {self.id} {self.task} attempt {self.attempt}>"
-
-
-def _clean(message: object) -> str:
-    # SQLite ends a text at a NUL in places; lone surrogates have no UTF-8.
-    text = str(message)
-    if len(text) > _MAX_LINE_CHARS:
-        text = f"{text[: _MAX_LINE_CHARS - 1]}…"
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 current: ContextVar[JobContext] = ContextVar("headrace_job")

@@ -165,4 +165,4 @@ class Threads:
             return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
             run.error = error
-            return outcome_of_error(plan, claim, error, worker_state.now)
+            return run.context.enclosed(outcome_of_error(plan, claim, error, worker_state.now))
