@@ -409,6 +409,7 @@ export interface QueueRecord {
   workers: number;
   starts_left: number | null;
   rules: QueueRuleFields;
+  keys?: Record<string, KeyRuleFields>;
 }
 
 /** The rules of a queue; null is no rule. */
@@ -425,6 +426,13 @@ export interface QueueRuleFields {
   key_concurrency?: number | null;
 }
 
+/** The rules of one key of a queue, in place of those of every key; null is no rule of its own. */
+export interface KeyRuleFields {
+  rate?: string | null;
+  burst?: number | null;
+  concurrency?: number | null;
+}
+
 /** Rules to change: null removes a rule, omitted rules stay. */
 export interface QueueChange {
   max_length?: number | null;
@@ -437,6 +445,14 @@ export interface QueueChange {
   key_rate?: string | null;
   key_burst?: number | null;
   key_concurrency?: number | null;
+}
+
+/** Rules to change: null removes a rule, omitted rules stay. */
+export interface KeyChange {
+  rate?: string | null;
+  burst?: number | null;
+  concurrency?: number | null;
+  key: string;
 }
 
 /** A task: whether its code is known to the web process, and its rules. */
@@ -1723,6 +1739,11 @@ export class QueuesApi extends Resource {
   /** Delete a queue with its rules and finished jobs; 409 while it has unfinished jobs. */
   delete(queue: string): Promise<void> {
     return this.send<void>("DELETE", `/queues/${quoted(queue)}`);
+  }
+
+  /** Change rules of one key of a queue, such as a tenant's, in place of those of every key. */
+  configureKey(queue: string, body: KeyChange): Promise<QueueRecord> {
+    return this.send<QueueRecord>("PATCH", `/queues/${quoted(queue)}/keys`, { body });
   }
 
   /** Pause a queue: workers start none of its jobs. Running jobs continue. */

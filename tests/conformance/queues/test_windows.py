@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
 from headrace.core.jobs.outcomes import give_back
-from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
+from headrace.core.jobs.queue_rules import KeyRules, QueueRules, Rate, TaskRules, queue_rules
 from headrace.core.jobs.records import Claim, NewJob, Outcome
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.queues.rates import as_rate, starts_left
 from headrace.engines.protocol.engine import Engine
-from tests.support.builders import HOUR, NOW, fail, look, new_job, numbered, release, retry, settle, started, succeed
+from tests.support.builders import (
+    HOUR,
+    NOW,
+    fail,
+    keyed,
+    look,
+    new_job,
+    numbered,
+    release,
+    retry,
+    settle,
+    started,
+    succeed,
+)
 
 MINUTE = 60_000
 BEGIN = NOW - NOW % HOUR  # of an hour of the clock
@@ -240,3 +254,45 @@ def test_a_fetched_job_that_was_not_started_gives_its_units_back(engine: Engine)
     claims: list[Claim] = look(engine, now=BEGIN).claims
     settle(engine, *(give_back(claimed, BEGIN) for claimed in claims), now=BEGIN)
     assert bucket(engine, rate) == [1000 * BEGIN + rate.every], "one that costs nothing in particular keeps its one"
+
+
+# -- rules of a single key
+
+
+def test_a_key_with_rules_of_its_own_follows_them_and_the_others_those_of_the_queue(engine: Engine) -> None:
+    own = {"acme": KeyRules(rate=as_rate("5/min", 5)), 'it"s': KeyRules(rate=as_rate("1/min, 20/h"))}
+    engine.rule_store.set_rules("default", QueueRules(key_rate=as_rate("2/min", 2), keys=own))
+    names = ("acme", 'it"s', "small")
+    for name in names:
+        lane = lane_of([Limit("rate", name)])
+        engine.insert([new_job(f"{name[0]}{n}", lane=lane) for n in range(9)], now=NOW)
+    assert Counter(name[0] for name in started(engine, now=BEGIN + HOUR)) == {"a": 5, "i": 1, "s": 2}
+    engine.rule_store.set_rules("default", QueueRules(key_rate=as_rate("2/min", 2)))
+    assert Counter(name[0] for name in started(engine, now=BEGIN + HOUR)) == {"a": 2, "i": 2}, "a rate begins anew"
+
+
+def test_a_key_has_its_own_rate_where_the_queue_has_none(engine: Engine) -> None:
+    engine.rule_store.set_rules("default", QueueRules(keys={"acme": KeyRules(rate=as_rate("10 units/min", 100))}))
+    engine.insert([costing(f"a{n}", 60, lane=lane_of([KEY])) for n in range(3)], now=BEGIN)
+    engine.insert([costing(f"b{n}", 60, lane=lane_of([Limit("rate", "other")])) for n in range(3)], now=BEGIN)
+    turn = look(engine, now=BEGIN, lease=HOUR)
+    assert sorted(claim.id for claim in turn.claims) == ["a0", "b0", "b1", "b2"]
+    [claimed] = [claim for claim in turn.claims if claim.id == "a0"]
+    settle(engine, using(succeed(claimed), 10), now=BEGIN)
+    assert started(engine, now=BEGIN) == ["a1"]
+
+
+def test_a_key_has_a_concurrency_of_its_own(engine: Engine) -> None:
+    own = {"acme": KeyRules(concurrency=3)}
+    engine.rule_store.set_rules("default", QueueRules(key_concurrency=2, keys=own))
+    for name in ("acme", "other"):
+        engine.insert([keyed(f"{name[0]}{n}", name) for n in range(9)], now=NOW)
+    assert Counter(name[0] for name in started(engine)) == {"a": 3, "o": 2}
+    engine.rule_store.set_rules("default", QueueRules(keys={"acme": KeyRules(concurrency=5)}))
+    assert Counter(name[0] for name in started(engine)) == {"a": 2}
+
+
+def test_rules_of_keys_survive_the_store(engine: Engine) -> None:
+    rules = QueueRules(keys={"acme": KeyRules(rate=as_rate("60/min, 1000 units/h", 5), concurrency=3)})
+    engine.rule_store.set_rules("default", rules)
+    assert queue_rules(engine.queries.rules().queues[0].rules) == rules

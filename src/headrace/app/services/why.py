@@ -268,7 +268,7 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
     """The rates that apply to it."""
     rates: dict[RateOwner, Rate | None] = {("queue", row.queue): of_queue.rate, ("task", row.task): of_task.rate}
     keys = [lane_limit.name for lane_limit in lane_limits if lane_limit.kind == "rate"]
-    rates |= {("key", row.queue, key): of_queue.key_rate for key in keys}
+    rates |= {("key", row.queue, key): of_queue.rate_of_key(key) for key in keys}
     return {owner: rate for owner, rate in rates.items() if rate is not None}
 
 

@@ -34,8 +34,18 @@ class Rate(Struct, frozen=True, omit_defaults=True):
 RateOwner = tuple[str, ...]  # whose rate: ("queue", NAME), ("task", NAME), or of a rate key ("key", QUEUE, NAME)
 
 
+class KeyRules(Struct, frozen=True, omit_defaults=True):
+    """An operator's rules for one key of a queue, in place of those for every key. None is no rule of its own."""
+
+    rate: Rate | None = None
+    concurrency: int | None = None
+
+
 class QueueRules(Struct, frozen=True, omit_defaults=True):
-    """An operator's rules for a queue, for every worker and every caller. None is no rule."""
+    """An operator's rules for a queue, for every worker and every caller. None is no rule.
+
+    `keys` are the rules of single keys, by name.
+    """
 
     max_length: int | None = None
     weight: int | None = None
@@ -45,6 +55,23 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
     concurrency: int | None = None
     key_rate: Rate | None = None
     key_concurrency: int | None = None
+    keys: dict[str, KeyRules] = {}
+
+    def rate_of_key(self, name: str) -> Rate | None:
+        """The rate of this rate key."""
+        own = self.keys.get(name)
+        return self.key_rate if own is None or own.rate is None else own.rate
+
+    def concurrency_of_key(self, name: str) -> int:
+        """How many jobs with this concurrency key may run at once."""
+        own = self.keys.get(name)
+        return (own.concurrency if own is not None else None) or self.key_concurrency or 1
+
+    @property
+    def rates(self) -> list[Rate]:
+        """All rates of the queue and its keys."""
+        found = [self.rate, self.key_rate, *(own.rate for own in self.keys.values())]
+        return [rate for rate in found if rate is not None]
 
     @property
     def shape_claims(self) -> bool:

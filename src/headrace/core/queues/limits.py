@@ -53,7 +53,7 @@ def group_concurrency(lane_limit: Limit) -> int | None:
 
 def key_concurrency(lane_limit: Limit, rules: QueueRules) -> int:
     """How many jobs with this key may run at once."""
-    return group_concurrency(lane_limit) or rules.key_concurrency or 1
+    return group_concurrency(lane_limit) or rules.concurrency_of_key(lane_limit.name)
 
 
 def lane_of(lane_limits: Iterable[Limit]) -> str:

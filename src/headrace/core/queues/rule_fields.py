@@ -117,6 +117,16 @@ class QueueRuleFields(Struct, frozen=True, kw_only=True):
     ] = None
 
 
+class KeyRuleFields(Struct, frozen=True, kw_only=True):
+    """The rules of one key of a queue, in place of those of every key; null is no rule of its own."""
+
+    rate: Annotated[RateText | None, _RateEntry] = None
+    burst: Annotated[_Burst | None, _BurstEntry] = None
+    concurrency: Annotated[
+        _Count | None, entry("Maximum running jobs with this key.", "N", "Concurrency", "that of every key")
+    ] = None
+
+
 class TaskRuleFields(Struct, frozen=True, kw_only=True):
     """The rules of a task; null is no rule."""
 
@@ -134,3 +144,4 @@ class TaskRuleFields(Struct, frozen=True, kw_only=True):
 
 
 QUEUE_RULES, TASK_RULES = fields_of(QueueRuleFields), fields_of(TaskRuleFields)
+KEY_RULES = fields_of(KeyRuleFields)

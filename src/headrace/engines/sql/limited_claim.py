@@ -188,7 +188,7 @@ class LimitedClaim:
         if lane_limit is None:
             return buckets_of(rules.rate, "queue", queue)
         if lane_limit.kind == "rate":
-            return buckets_of(rules.key_rate, "key", queue, lane_limit.name)
+            return buckets_of(rules.rate_of_key(lane_limit.name), "key", queue, lane_limit.name)
         of_task = self._snapshot.tasks.get(lane_limit.name) if lane_limit.kind == "task" else None
         return buckets_of(of_task.rate, "task", lane_limit.name) if of_task is not None else []
 
@@ -230,7 +230,7 @@ class LimitedClaim:
 
     def _read_units(self, heads: Iterable[QueuedJob], rules: QueueRules) -> None:
         """Read the units of these jobs, if any rate here counts units."""
-        rates = [rules.rate, rules.key_rate, *(of_task.rate for of_task in self._snapshot.tasks.values())]
+        rates = [*rules.rates, *(of_task.rate for of_task in self._snapshot.tasks.values())]
         if not any(window.units for rate in rates if rate is not None for window in rate.windows):
             return
         seqs = [head.seq for head in heads if head.seq not in self._units]

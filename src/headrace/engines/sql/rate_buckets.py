@@ -72,7 +72,7 @@ def charge_used_units(tx: Transaction, outcomes: Sequence[Outcome], now: int) ->
         owned = [*buckets_of(of_queue.rate, "queue", job.queue), *buckets_of(of_task.rate, "task", job.task)]
         for lane_limit in lane_limits_of(job.lane):
             if lane_limit.kind == "rate":
-                owned += buckets_of(of_queue.key_rate, "key", job.queue, lane_limit.name)
+                owned += buckets_of(of_queue.rate_of_key(lane_limit.name), "key", job.queue, lane_limit.name)
         counting = [bucket for bucket in owned if bucket.window.units]
         buckets.correct(counting, rates.units_of(job.options), used[job.id].units or 0, job.started_at or now)
     buckets.store()

@@ -91,7 +91,8 @@ end
 -- The rate of a limit of a lane with the names of its bucket; nothing if it has none.
 local function rate_of(gate, queue, rules)
   local kind, name = gate:sub(1, 1), gate:sub(3)
-  if kind == 'r' and rules.key_rate then return rules.key_rate, 'key', queue, name end
+  local of_key = kind == 'r' and key_rules(rules, name).rate
+  if of_key then return of_key, 'key', queue, name end
   if kind == 't' and task_rules[name] and task_rules[name].rate then return task_rules[name].rate, 'task', name end
 end
 
@@ -131,7 +132,7 @@ local function limit_counter(queue, rules)
     if kind == 'n' then return (capability_set[name] or capability_set['*']) and math.huge or 0 end
     if kind == 'c' then
       local of_group = tonumber(name:match('^([1-9]%d*)\t')) -- as in core/queues/limits.py
-      return (of_group or rules.key_concurrency or 1) - count_live(key_of('held', gate))
+      return (of_group or key_rules(rules, name).concurrency or 1) - count_live(key_of('held', gate))
     end
     if kind == 't' then return task_capacity(name) end
     return rate_of(gate, queue, rules) and rate_capacity(rate_of(gate, queue, rules)) or math.huge

@@ -39,9 +39,21 @@ end
 -- Stored rules; damaged ones count as none, so that no queue stops.
 local function rules_in(stored)
   local rules = from_json(stored)
+  for _, own in pairs(type(rules.keys) == 'table' and rules.keys or {}) do
+    if type(own) ~= 'table' or not none_or_all_are(is_rate, own.rate)
+      or not none_or_all_are(is_whole_number, own.concurrency) then
+      return {}
+    end
+  end
   local is_whole = none_or_all_are(is_rate, rules.rate, rules.key_rate) and none_or_all_are(is_text, rules.strategy)
     and none_or_all_are(is_whole_number, rules.weight, rules.ageing, rules.concurrency, rules.key_concurrency)
   return is_whole and rules or {}
+end
+
+-- The rules of one key: its own, or else those of every key.
+local function key_rules(rules, name)
+  local own = rules.keys and rules.keys[name] or {}
+  return {rate = own.rate or rules.key_rate, concurrency = own.concurrency or rules.key_concurrency}
 end
 
 -- The units of a job: those in its options, else one.

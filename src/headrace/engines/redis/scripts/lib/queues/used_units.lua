@@ -28,7 +28,7 @@ local function charge_used_units(member, j, used)
   charge(of_queue.rate, 'queue', j.queue)
   charge(of_task.rate, 'task', j.task)
   for _, gate in ipairs(gates_of(j.lane)) do
-    if gate:sub(1, 1) == 'r' then charge(of_queue.key_rate, 'key', j.queue, gate:sub(3)) end
+    if gate:sub(1, 1) == 'r' then charge(key_rules(of_queue, gate:sub(3)).rate, 'key', j.queue, gate:sub(3)) end
   end
 end
 
