@@ -18,6 +18,7 @@ from bench.tasks import open_subject
 from headrace import Headrace
 
 _LOOK = 0.005
+_FEW = 4  # processes; more of them look less often, or looking takes a core of its own
 
 
 def serve(app: Headrace, concurrency: int, queues: list[str] | None) -> None:
@@ -26,12 +27,13 @@ def serve(app: Headrace, concurrency: int, queues: list[str] | None) -> None:
     app.run_worker(concurrency=concurrency, queues=queues)
 
 
-def watch(app: Headrace, concurrency: int, chalk: Chalk) -> None:
+def watch(app: Headrace, concurrency: int, chalk: Chalk, processes: int) -> None:
     """Work until the run has seen enough."""
+    pause = _LOOK * max(1, processes // _FEW)
     wait_for_go()
     chalk.start()
     with app.worker(concurrency=concurrency) as worker:
-        while not select.select([sys.stdin], [], [], _LOOK)[0]:
+        while not select.select([sys.stdin], [], [], pause)[0]:
             chalk.chalk_up(worker.completed)
 
 
@@ -41,7 +43,7 @@ def main(mode: str, concurrency: str, names: str, *more: str) -> None:
             serve(app, int(concurrency), list(more) or None)
         else:
             board, rows, row = more
-            watch(app, int(concurrency), Chalk(Path(board), int(rows), int(row)))
+            watch(app, int(concurrency), Chalk(Path(board), int(rows), int(row)), int(rows))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ command.py     the command line; run.py: walks the axes of each engine, step by 
 axes.py        what grows, its steps, and what a store of a step consists of
 probing.py     the rates of one step: enqueue_many, drain, enqueue to start, size
 schedules.py   the axis of schedules, which has rates of its own
+processors.py  how much of the machine others used meanwhile
 rates.py       what the rates are called
 readings.py    what was read, in a file that grows line by line, so that an end in the middle loses nothing
 bend.py        where a curve bends; reasons.py: what is known of the cause

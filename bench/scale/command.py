@@ -27,19 +27,20 @@ _HUGE = 1e7
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    readings = Readings(options.out)
+    readings = Readings(options.out, 100 if options.quiet is None else options.quiet)
     try:
         if not options.draw:
             _measure(options, readings)
     finally:  # what was read until an early end is worth a picture, too
-        told = report.write(readings, options.out, machine.cores())
+        told = report.write(readings, options.out, machine.cores(), options.pictures)
     print(told.read_text())
     return 1 if any(reading.error for reading in readings.all()) else 0
 
 
 def _measure(options: argparse.Namespace, readings: Readings) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an orderly end: children stopped, files removed
-    extent = Extent(_HUGE if options.huge else options.up_to, options.jobs, options.rounds)
+    up_to = _HUGE if options.huge else options.up_to
+    extent = Extent(up_to, options.jobs, options.rounds, options.quiet, options.patience)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir, ignore_cleanup_errors=True) as name:
         folder = Path(name).resolve()
         readings.add_facts(machine.facts(folder, options.rounds, f"{options.jobs:,} jobs a probe"))
@@ -79,6 +80,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         default=Path("build/scale"),
         help="readings, pictures and text; readings that are there count, too (build/scale)",
+    )
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where the pictures go (the folder of --out)")
+    parser.add_argument(
+        "--quiet",
+        type=float,
+        metavar="PERCENT",
+        help="count only readings during which others used at most so much of the processors, and measure only steps "
+        "that have none",
+    )
+    parser.add_argument(
+        "--patience", type=float, metavar="SECONDS", default=30, help="with --quiet: wait for such a moment (30)"
     )
     parser.add_argument("--draw", action="store_true", help="measure nothing, only draw the readings that are there")
     parser.add_argument(

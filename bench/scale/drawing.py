@@ -1,4 +1,7 @@
-"""Curves as a picture: panels side by side, both scales logarithmic, a ring where a curve bends. Pure."""
+"""Curves as a picture: panels side by side, both scales logarithmic, a ring where a curve bends. Pure.
+
+It has paper of its own, light or dark as the reader's system is, so that it is legible on any page.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,22 @@ from bench.scale.log_scale import LogScale, scale_of, short
 _COLUMNS = 2
 _WIDTH, _HEIGHT = 360, 220  # of a panel, its margins included
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 30, 36
-_HEAD = 34  # the key of the colours
-_COLOURS = ("#2563a8", "#1d7a4f", "#b3402a", "#6b4fa0")
+_HEAD = 34  # the key of the curves
+_LIGHT = ("#fff", "#333", "#ddd", "#2563a8", "#1d7a4f", "#b3402a", "#6b4fa0")
+_DARK = ("#1c2128", "#d5dae0", "#3a424c", "#6cb0f5", "#5cc995", "#f0907c", "#b9a2ee")
+_DASHES = ("none", "7 3", "2 3", "9 3 2 3")  # curves differ without colors, too
+
+
+def _colors(paper: str, text: str, grid: str, *curves: str) -> str:
+    lines = "".join(f".k{n}{{stroke:{color}}}.d{n}{{fill:{color}}}" for n, color in enumerate(curves))
+    return f".paper{{fill:{paper}}}text{{fill:{text}}}.grid{{stroke:{grid}}}{lines}"
+
+
 _STYLE = (
-    "text{font:11px system-ui,sans-serif;fill:#333}.title{font-weight:600;font-size:12px}"
-    ".grid{stroke:#ddd;stroke-width:1}.curve{fill:none;stroke-width:2}.bend{fill:none;stroke-width:2}"
+    "text{font:11px system-ui,sans-serif}.title{font-weight:600;font-size:12px}.curve,.bend{fill:none;stroke-width:2}"
+    + "".join(f".curve.k{n}{{stroke-dasharray:{dash}}}" for n, dash in enumerate(_DASHES))
+    + _colors(*_LIGHT)
+    + f"@media (prefers-color-scheme:dark){{{_colors(*_DARK)}}}"
 )
 
 
@@ -47,7 +61,7 @@ def picture(title: str, panels: Sequence[Panel]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
             f"<title>{escape(title)}</title><style>{_STYLE}</style>",
-            f'<rect width="{width}" height="{height}" fill="#fff"/>',
+            f'<rect width="{width}" height="{height}" rx="6" class="paper"/>',
             *body,
             "</svg>\n",
         ]
@@ -59,7 +73,7 @@ def _key(names: Sequence[str]) -> str:
     for number, name in enumerate(names):
         x = _LEFT + 110 * number
         entries.append(
-            f'<line x1="{x}" y1="16" x2="{x + 18}" y2="16" stroke="{_colour(number)}" class="curve"/>'
+            f'<line x1="{x}" y1="16" x2="{x + 18}" y2="16" class="curve k{number % len(_DASHES)}"/>'
             f'<text x="{x + 24}" y="20">{escape(name)}</text>'
         )
     return "".join(entries)
@@ -79,7 +93,7 @@ def _panel(panel: Panel, names: Sequence[str]) -> Iterable[str]:
     yield from _grid(across, up)
     yield f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 4}" text-anchor="end">{escape(panel.unit)}</text>'
     for curve in panel.curves:
-        yield from _drawn(curve, _colour(names.index(curve.name)), across, up)
+        yield from _drawn(curve, names.index(curve.name), across, up)
 
 
 def _grid(across: LogScale, up: LogScale) -> Iterable[str]:
@@ -93,15 +107,16 @@ def _grid(across: LogScale, up: LogScale) -> Iterable[str]:
         yield f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{short(value)}</text>'
 
 
-def _drawn(curve: Curve, colour: str, across: LogScale, up: LogScale) -> Iterable[str]:
+def _drawn(curve: Curve, number: int, across: LogScale, up: LogScale) -> Iterable[str]:
     places = [(_x(step, across), _y(value, up)) for step, value in curve.points]
-    yield f'<polyline points="{" ".join(f"{x},{y}" for x, y in places)}" stroke="{colour}" class="curve"/>'
+    look = number % len(_DASHES)
+    yield f'<polyline points="{" ".join(f"{x},{y}" for x, y in places)}" class="curve k{look}"/>'
     for (x, y), (step, value) in zip(places, curve.points, strict=True):
         told = escape(f"{curve.name}: {short(value)} at {short(step)}")
-        yield f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"><title>{told}</title></circle>'
+        yield f'<circle cx="{x}" cy="{y}" r="3" class="d{look}"><title>{told}</title></circle>'
     if curve.bend is not None:
         x, y = _x(curve.bend[0], across), _y(curve.bend[1], up)
-        yield f'<circle cx="{x}" cy="{y}" r="8" stroke="{colour}" class="bend"/>'
+        yield f'<circle cx="{x}" cy="{y}" r="8" class="bend k{look}"/>'
 
 
 def _x(step: float, across: LogScale) -> float:
@@ -110,7 +125,3 @@ def _x(step: float, across: LogScale) -> float:
 
 def _y(value: float, up: LogScale) -> float:
     return round(_HEIGHT - _BOTTOM - up.share(value) * (_HEIGHT - _TOP - _BOTTOM), 1)
-
-
-def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]

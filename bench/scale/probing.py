@@ -14,6 +14,7 @@ from bench import draining
 from bench.child import Child, time_in_child
 from bench.ground import Ground, Store
 from bench.scale.axes import Load
+from bench.scale.processors import usage
 from bench.scale.rates import Rates
 from bench.tasks import open_subject
 
@@ -22,6 +23,8 @@ _URGENT = "urgent"
 _SAMPLES, _WARM_UP = 40, 5
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.05
 _ANSWERED_WITHIN = 60.0
+_SIGNED_ON_WITHIN = 300.0  # dozens of processes start on few cores
+_SETTLE = 3.0  # what a worker does once when it begins
 
 
 def prepare(store: Store, load: Load) -> None:
@@ -51,17 +54,42 @@ def top_up(ground: Ground, store: Store, load: Load) -> None:
 def probe(ground: Ground, store: Store, load: Load) -> Rates:
     """Enqueue, drain, and have a single job started, beside what is there."""
     ground.place.rest(store.url)
+    began = usage()
     rates = {"enqueue": fill(ground, store, load, load.probe), "size": ground.place.size(store.url) / 1e6}
-    return rates | _drain(ground, store, load) | {"p50": _p50(ground, store, load)}
+    rates |= _drain(ground, store, load) | {"p50": _p50(ground, store, load)}
+    ended = usage()
+    return rates | {"others": 100 * (ended - began).others} if began and ended else rates
 
 
 def _drain(ground: Ground, store: Store, load: Load) -> Rates:
     """The rate after the warm-up, and how many cores the workers used of those there are."""
-    with draining.working(ground, store, load.processes, names=_names(load)) as crew:
-        warm = crew.wait_for(load.warm_up)
+    with _crew(ground, store, load) as crew:
+        warm, before = crew.wait_for(load.warm_up), usage()
         score = crew.wait_for(min(warm.total + load.probe - load.warm_up, load.base + load.probe))
+        after = usage()
     busy = (score.used - warm.used) / max(1, score.seen - warm.seen)
-    return {"drain": score.rate_since(warm), "cores": busy}
+    rates = {"drain": score.rate_since(warm), "cores": busy}
+    if before and after:
+        rates["cost"] = 1e6 * (after - before).ours / (score.total - warm.total)
+    return rates
+
+
+@contextlib.contextmanager
+def _crew(ground: Ground, store: Store, load: Load) -> Iterator[draining.Crew]:
+    """Workers that drain. Several begin together, when all are there: their start keeps the processors busy."""
+    if load.processes == 1:
+        with draining.working(ground, store, names=_names(load)) as crew:
+            yield crew
+        return
+    subject = open_subject(store.url, store.durability)
+    with subject.app:
+        queue = subject.app.queue("default")
+        queue.pause()
+        with draining.working(ground, store, load.processes, names=_names(load)) as crew:
+            _wait_until_all_signed_on(subject.app.workers, load.processes)
+            time.sleep(_SETTLE)
+            queue.resume()
+            yield crew
 
 
 def _p50(ground: Ground, store: Store, load: Load) -> float:
@@ -94,11 +122,11 @@ def _idle(ground: Ground, store: Store, load: Load) -> Iterator[list[Child]]:
 
 
 def _wait_until_all_signed_on(workers: Callable[[], Sized], count: int) -> None:
-    deadline = time.monotonic() + _ANSWERED_WITHIN
+    deadline = time.monotonic() + _SIGNED_ON_WITHIN
     while len(workers()) < count:
         if time.monotonic() > deadline:
             raise TimeoutError(f"only {len(workers())} of {count} workers have signed on")
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def _names(load: Load) -> int:

@@ -11,6 +11,10 @@ TITLES = {
     "size": "size, MB",
     "fire": "schedules fired/s",
     "create": "schedules created/s",
+    "cost": "processor time of a drained job, store included, µs",
+    "others": "the machine's processors used by others, %",
 }
-TIMES = frozenset({"p50"})
+TIMES = frozenset({"p50", "cost"})
 SIZES = frozenset({"size"})
+DISTURBANCES = frozenset({"others"})
+UNDRAWN = frozenset({"cost", "others"})

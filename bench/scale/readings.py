@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from bench.places import Engine
 from bench.scale.axes import AxisName
-from bench.scale.rates import SIZES, TIMES, Rates
+from bench.scale.rates import DISTURBANCES, SIZES, TIMES, Rates
 
 
 class Reading(Struct, frozen=True):
@@ -29,11 +29,13 @@ class Readings:
     """The readings of a folder, its runs' facts included.
 
     Of a step that is measured again, the best of each rate counts: whatever else the machine does makes it slower only.
+    Readings during which others used more than `quiet` percent of the processors don't count.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, quiet: float = 100) -> None:
         self._lines = folder / "readings.jsonl"
         self._facts = folder / "facts.json"
+        self._quiet = quiet
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, reading: Reading) -> None:
@@ -47,6 +49,10 @@ class Readings:
             found[reading.axis, reading.engine, reading.step].append(reading)
         return [_combined(found[step]) for step in sorted(found)]
 
+    def has(self, engine: Engine, axis: AxisName, step: int) -> bool:
+        """Whether the step was read without an error."""
+        return any((one.engine, one.axis, one.step, one.error) == (engine, axis, step, "") for one in self._read())
+
     def facts(self) -> dict[str, str]:
         return msgspec.json.decode(self._facts.read_bytes(), type=dict[str, str]) if self._facts.exists() else {}
 
@@ -55,7 +61,8 @@ class Readings:
 
     def _read(self) -> Iterable[Reading]:
         lines = self._lines.read_bytes().splitlines() if self._lines.exists() else []
-        return [msgspec.json.decode(line, type=Reading) for line in lines]
+        found = (msgspec.json.decode(line, type=Reading) for line in lines)
+        return [reading for reading in found if reading.rates.get("others", 0) <= self._quiet]
 
 
 def _combined(taken: Sequence[Reading]) -> Reading:
@@ -65,9 +72,12 @@ def _combined(taken: Sequence[Reading]) -> Reading:
 
 
 def best(taken: Sequence[Rates]) -> Rates:
-    """The best of each rate: the shortest time and the smallest size. `cores` is that of the best drain."""
+    """The best of each rate: the shortest time, the smallest size, the least disturbance.
+
+    `cores` is that of the best drain.
+    """
     found = {
-        rate: (min if rate in TIMES | SIZES else max)(rates[rate] for rates in taken if rate in rates)
+        rate: (min if rate in TIMES | SIZES | DISTURBANCES else max)(rates[rate] for rates in taken if rate in rates)
         for rate in dict.fromkeys(rate for rates in taken for rate in rates)
     }
     if "cores" in found:

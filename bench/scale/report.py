@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,22 +11,25 @@ from bench.scale.axes import AXES, Axis, load_of
 from bench.scale.bend import Bend, bend_of, bend_of_times
 from bench.scale.drawing import Curve, Panel, picture
 from bench.scale.log_scale import short
-from bench.scale.rates import SIZES, TIMES, TITLES
+from bench.scale.rates import DISTURBANCES, SIZES, TIMES, TITLES, UNDRAWN
 from bench.scale.readings import Reading, Readings, curve
 from bench.scale.reasons import reason
 
 _NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
 
 
-def write(readings: Readings, folder: Path, cores: int) -> Path:
-    """The pictures and the text beside them; where the text is."""
+def write(readings: Readings, folder: Path, cores: int, pictures: Path | None = None) -> Path:
+    """The pictures, and the text, which is in the folder; where the text is."""
+    pictures = pictures or folder
+    pictures.mkdir(parents=True, exist_ok=True)
     found, facts = readings.all(), readings.facts()
     axes = [axis for axis in AXES if any(reading.axis == axis.name for reading in found)]
     for axis in axes:
         title = f"headrace: rates by {axis.title}"
-        (folder / f"scale-{axis.name}.svg").write_text(picture(title, panels(found, axis)))
+        (pictures / f"scale-{axis.name}.svg").write_text(picture(title, panels(found, axis)))
     text = folder / "scale.md"
-    text.write_text("\n".join(_lines(found, facts, axes, cores)) + "\n")
+    where = Path(os.path.relpath(pictures, folder)).as_posix()
+    text.write_text("\n".join(_lines(found, facts, axes, cores, where)) + "\n")
     return text
 
 
@@ -34,7 +38,7 @@ def panels(found: Sequence[Reading], axis: Axis) -> list[Panel]:
     return [
         Panel(title, axis.unit, tuple(_curve(found, axis, engine, rate) for engine in _read(found, axis, rate)))
         for rate, title in TITLES.items()
-        if _read(found, axis, rate)
+        if rate not in UNDRAWN and _read(found, axis, rate)
     ]
 
 
@@ -50,17 +54,19 @@ def _curve(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -> C
 
 def find_bend(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -> Bend | None:
     """Where the rate bends; a size does not."""
-    if rate in SIZES:
+    if rate in SIZES | DISTURBANCES:
         return None
     points = curve(found, axis.name, engine, rate)
     return bend_of_times(points) if rate in TIMES else bend_of(points)
 
 
-def _lines(found: Sequence[Reading], facts: dict[str, str], axes: Sequence[Axis], cores: int) -> Iterable[str]:
+def _lines(
+    found: Sequence[Reading], facts: dict[str, str], axes: Sequence[Axis], cores: int, where: str
+) -> Iterable[str]:
     yield "# How far it scales\n"
     yield from (f"- {name}: {value}" for name, value in facts.items())
     for axis in axes:
-        yield f"\n## {axis.title}\n\n![Rates by {axis.title}](scale-{axis.name}.svg)\n"
+        yield f"\n## {axis.title}\n\n![Rates by {axis.title}]({where}/scale-{axis.name}.svg)\n"
         yield from _table(found, axis)
         yield ""
         yield from _bends(found, axis, cores)
@@ -87,7 +93,7 @@ def _cell(value: float | None) -> str:
 
 def _bends(found: Sequence[Reading], axis: Axis, cores: int) -> Iterable[str]:
     for rate, title in TITLES.items():
-        if rate not in SIZES:
+        if rate not in SIZES | DISTURBANCES:
             for engine in _read(found, axis, rate):
                 yield f"- {_NAMES[engine]}, {title}: {_sentence(found, axis, engine, rate, cores)}"
 

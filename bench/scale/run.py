@@ -12,6 +12,7 @@ from bench import history, machine
 from bench.ground import Ground, Store
 from bench.scale import probing, schedules
 from bench.scale.axes import Axis, load_of
+from bench.scale.processors import wait_for_quiet
 from bench.scale.rates import Rates
 from bench.scale.readings import Reading, Readings, best
 
@@ -22,6 +23,8 @@ class Extent(Struct, frozen=True):
     up_to: float
     probe: int
     rounds: int
+    quiet: float | None = None  # percent others may use; steps that were read then are not measured again
+    patience: float = 0  # seconds to wait for such a moment
 
 
 def walk(ground: Ground, axis: Axis, extent: Extent, readings: Readings, tell: Callable[[str], None]) -> None:
@@ -29,6 +32,8 @@ def walk(ground: Ground, axis: Axis, extent: Extent, readings: Readings, tell: C
     with _shared(ground, axis) as shared:
         before = 0
         for step in axis.steps(extent.up_to):
+            if extent.quiet is not None and readings.has(ground.engine, axis.name, step):
+                continue
             began = time.monotonic()
             reading = _reading(ground, axis, shared, before, step, extent)
             readings.add(reading)
@@ -66,6 +71,8 @@ def _rates(ground: Ground, store: Store, axis: Axis, before: int, step: int, ext
     taken = []
     for _ in range(extent.rounds):
         probing.top_up(ground, store, load)
+        if extent.quiet is not None:
+            wait_for_quiet(extent.quiet, extent.patience)
         taken.append(probing.probe(ground, store, load) | _fired(store, axis))
     return grown | best(taken)
 

@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
 
 
 class JobList(TypedDict):
@@ -208,7 +208,7 @@ class JobRequest(TypedDict):
     metadata: NotRequired[dict[str, Any]]
     after: NotRequired[list[str]]
     parent: NotRequired[str]
-    on_parent_failure: NotRequired[Literal["cancel", "hold", "run"]]
+    on_parent_failure: NotRequired[Literal["cancel", "hold", "only", "run"]]
     lifo: NotRequired[bool]
     needs: NotRequired[list[str]]
     rate_key: NotRequired[str]

@@ -216,7 +216,7 @@ export interface JobRequest {
   metadata?: Record<string, Json>;
   after?: Array<string>;
   parent?: string;
-  on_parent_failure?: "cancel" | "hold" | "run";
+  on_parent_failure?: "cancel" | "hold" | "only" | "run";
   lifo?: boolean;
   needs?: Array<string>;
   rate_key?: string;
@@ -344,7 +344,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "claim" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
+export type Trigger = "cancel" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {

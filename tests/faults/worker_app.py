@@ -115,6 +115,23 @@ def long_journey(folder: str, name: str) -> int:
 
 
 @app.task(retry=100)
+def cancel_stop(folder: str, name: str) -> None:
+    _leave_trace(folder, name)
+    time.sleep(0.02)
+
+
+@app.task(retry=100)
+def tour(folder: str, name: str) -> None:
+    """Six steps, each of which can be undone, and then a failure for good."""
+    job = current_job()
+    for n in range(6):
+        job.step(f"{n}", _leave_trace, folder, f"{name}-{n}")
+        job.compensate(f"{n}", cancel_stop.bind(folder, f"no-{name}-{n}"))
+        time.sleep(0.02)
+    raise PermanentError("the coach broke down")
+
+
+@app.task(retry=100)
 def book(number: int) -> int:
     """Writes a row of its own, once, in the database of the jobs."""
     with contextlib.closing(connect(app.settings.url)) as db, transaction(db):

@@ -27,6 +27,7 @@ from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.joined_steps import JoinedSteps
+from headrace.runtime.context.step_store import steps_with_undone
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.questions import announce
@@ -146,9 +147,8 @@ class InlineWorker:
         return [*begun, *noted(notes, self._held, WORKER), *ended]
 
     def steps(self, claim: Claim) -> list[Step]:
-        return decrypted_steps(
-            self.cipher, claim.id, self._engine.queries.details(claim.id, history=False, logs=0).steps
-        )
+        stored = self._engine.queries.details(claim.id, history=False, logs=0).steps
+        return steps_with_undone(self._engine.queries, decrypted_steps(self.cipher, claim.id, stored))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         stored = encrypted_step(self.cipher, claim.id, step)

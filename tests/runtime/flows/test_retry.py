@@ -77,21 +77,27 @@ def test_parents_that_were_added_last_are_revived_first(
 
 
 @pytest.mark.timed
-def test_a_wide_fan_in_is_revived_in_little_time(app: Headrace, note: AnyTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_to_revive_a_fan_in_grows_with_its_width_only(
+    app: Headrace, note: AnyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one child has thousands of parents, and must not be looked at anew for each of them."""
     monkeypatch.setattr(flow_run, "_BATCH_SIZE", 3000)
     total: AnyTask = app.task(name="total")(len)
-    run = group(note.bind("x") for _ in range(3000)).then(total.bind()).enqueue()
-    parents = [job.id for job in run.jobs[:-1]]
-    took = []
-    for _ in range(3):  # a slow moment of the machine is not a bug
-        assert app.jobs.cancel(ids=parents) >= 3000
+    narrow, wide = (group(note.bind("x") for _ in range(width)).then(total.bind()).enqueue() for width in (500, 3000))
+
+    def seconds_to_revive(run: FlowRun) -> float:
+        parents = [job.id for job in run.jobs[:-1]]
+        assert app.jobs.cancel(ids=parents) >= len(parents)
         assert run.refresh().jobs[-1].reason == "parent_failed"
         started = time.monotonic()
-        assert run.retry() == 3000
-        took.append(time.monotonic() - started)
-        assert run.counts == {"pending": 3000, "waiting": 1}
-    assert min(took) < 2.0
+        assert run.retry() == len(parents)
+        took = time.monotonic() - started
+        assert run.counts == {"pending": len(parents), "waiting": 1}
+        return took
+
+    # A slow moment of the machine is not a bug. Six times as many parents take 36 times as long if each looks anew.
+    ratios = (seconds_to_revive(wide) / seconds_to_revive(narrow) for _ in range(5))
+    assert any(ratio < 15 for ratio in ratios)
 
 
 def test_the_result_raises_the_error_of_the_job_at_fault_and_of_no_other(app: Headrace, note: AnyTask) -> None:

@@ -31,6 +31,15 @@ def test_facts_of_several_runs_are_kept_side_by_side(tmp_path: Path) -> None:
     assert Readings(tmp_path).facts() == {"python": "4", "redis": "7"}
 
 
+def test_readings_that_others_disturbed_do_not_count(tmp_path: Path) -> None:
+    for step, others in ((1, 5.0), (1, 80.0), (10, 30.0)):
+        Readings(tmp_path).add(Reading("redis", "queues", step, {"drain": 10 * others, "others": others}))
+    assert [(reading.step, reading.rates["drain"]) for reading in Readings(tmp_path, quiet=20).all()] == [(1, 50.0)]
+    assert Readings(tmp_path, quiet=20).has("redis", "queues", 1)
+    assert not Readings(tmp_path, quiet=20).has("redis", "queues", 10)
+    assert [reading.step for reading in Readings(tmp_path).all()] == [1, 10]
+
+
 def test_the_report_names_the_bend_and_who_waited(tmp_path: Path) -> None:
     readings = Readings(tmp_path)
     for reading in (_queues(1, 1000.0), _queues(10, 990.0), _queues(100, 400.0), _queues(1000, 0, error="too slow")):
@@ -39,7 +48,7 @@ def test_the_report_names_the_bend_and_who_waited(tmp_path: Path) -> None:
     assert "bends at 100 queues, with 400 after 1,000 at 1 (40%)" in text
     assert "used 0.2 of 1 core: they waited" in text
     assert "Redis was not measured at 1,000: too slow" in text
-    assert (tmp_path / "scale-queues.svg").read_text().count('class="bend"') == 1
+    assert (tmp_path / "scale-queues.svg").read_text().count('class="bend ') == 1
 
 
 def test_sizes_do_not_bend(tmp_path: Path) -> None:
@@ -69,7 +78,7 @@ def test_the_command_measures_and_draws_a_small_store(tmp_path: Path) -> None:
     assert [(reading.axis, reading.step) for reading in readings] == [("keys", 1), ("keys", 10), ("schedules", 100)]
     for reading in readings:
         assert {"enqueue", "drain", "p50", "size"} <= reading.rates.keys()
-        assert all(rate > 0 for rate in reading.rates.values())
+        assert all(value > 0 for rate, value in reading.rates.items() if rate not in {"cost", "others"})  # in ticks
     assert {"create", "fire"} <= readings[-1].rates.keys()
     assert "## keys of a limit" in ran.stdout
     assert {path.name for path in tmp_path.glob("*.svg")} == {"scale-keys.svg", "scale-schedules.svg"}

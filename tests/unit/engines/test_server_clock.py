@@ -206,6 +206,34 @@ def test_a_bad_first_answer_is_put_right_by_the_next_good_one(machine: Machine, 
     assert clock.now() == server.now
 
 
+def test_a_slow_answer_is_asked_for_again_at_once(machine: Machine, server: Server) -> None:
+    def slow_once() -> int:
+        server.back = 0.4 if server.reads == 0 else 0.01
+        return server.ask()
+
+    clock = ServerClock(never)
+    refresh(clock, slow_once)
+    assert server.reads == 2
+    assert clock.now() == server.now - 10
+
+
+def test_a_server_that_is_always_slow_is_asked_three_times(machine: Machine, server: Server) -> None:
+    server.back = 0.4
+    refresh(ServerClock(never), server.ask)
+    assert server.reads == 3
+
+
+def test_a_server_lost_after_its_slow_answer_leaves_that_answer(machine: Machine, server: Server) -> None:
+    def slow_then_away() -> int:
+        return away() if server.reads else server.ask()
+
+    server.back = 0.4
+    clock = ServerClock(never)
+    with pytest.raises(EngineUnavailable):
+        refresh(clock, slow_then_away)
+    assert clock.now() == server.now - 400
+
+
 def test_a_system_without_a_counter_that_outlasts_sleep_uses_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_COUNTER", None)
     before, elapsed, after = time.monotonic(), module._elapsed(), time.monotonic()

@@ -16,7 +16,7 @@ from headrace.core.jobs.records import HistoryRow, JobRow
 from headrace.core.jobs.states import FINAL, State, Trigger
 
 _ASIDE = frozenset({Trigger.LEASE_LOST, Trigger.REVIEW})
-_MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT, Trigger.QUESTION}
+_MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT, Trigger.QUESTION, Trigger.COMPENSATION}
 
 
 class HistoryEntry(Struct, frozen=True):

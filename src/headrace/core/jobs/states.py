@@ -51,6 +51,7 @@ class Trigger(StrEnum):
     SLEEP = "sleep"
     EVENT = "event"
     QUESTION = "question"
+    COMPENSATION = "compensation"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})

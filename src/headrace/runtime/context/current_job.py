@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from msgspec import structs
@@ -22,7 +23,7 @@ from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.core.text import storable
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.questions import answer_of, question_of
-from headrace.runtime.context.spawn import Spawning
+from headrace.runtime.context.spawn import Spawning, check_call
 from headrace.runtime.context.steps import StepLog, StepStore, refuse_awaitable, refuse_coroutines, result_of
 from headrace.runtime.context.stream import StreamLink, StreamWriter
 from headrace.runtime.jobs.async_twin import in_thread
@@ -188,6 +189,19 @@ class JobContext:
         await in_thread(self.heartbeat)
 
     # -- kept over all runs of the job
+
+    def compensate(self, name: str, call: Call[Any]) -> None:
+        """Undo the step of this name with this call if the job fails for good, is cancelled, expires or is deleted.
+
+        Compensations run as jobs of their own, one after the other, the last registered first.
+        """
+        check_call("compensate", call)
+        submit = partial(call.task.submits.children.submit_compensation, call, self.id, name, self._link.now())
+        self._step_store().compensate(name, lambda later_than: submit(later_than).id)
+
+    async def acompensate(self, name: str, call: Call[Any]) -> None:
+        """Like compensate(), without blocking the event loop."""
+        await in_thread(self.compensate, name, call)
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function and store its result; later runs of this job return the result without calling it.
