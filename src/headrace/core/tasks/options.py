@@ -120,8 +120,7 @@ def checked(given: Mapping[str, Any]) -> Options:
             raise
     if "delay" in values and "run_at" in values:
         raise InvalidJob("delay and run_at exclude each other; give one of them", field="delay")
-    options = Options(**values)
-    ensure_agreement(options)
+    ensure_agreement(options := Options(**values))
     return options
 
 

@@ -51,20 +51,11 @@ class WorkerLink(StepStore, StreamLink, Protocol):
 class JobContext:
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = (
-        "_claim",
-        "_deadline_ms",
-        "_link",
-        "_spawning",
-        "_step_log",
-        "_stop_reason",
-        "_stream_writer",
-        "_units",
-    )
+    __slots__ = ("_claim", "_deadline", "_link", "_spawning", "_step_log", "_stop_reason", "_stream_writer", "_units")
 
     def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
         self._claim = claim
-        self._deadline_ms = deadline_ms
+        self._deadline = deadline_ms
         self._link = link
         self._step_log: StepLog | None = None
         self._stop_reason: str | None = None
@@ -111,7 +102,7 @@ class JobContext:
     @property
     def deadline(self) -> datetime | None:
         """When this attempt times out; None without a timeout."""
-        return to_datetime(self._deadline_ms)
+        return to_datetime(self._deadline)
 
     @property
     def cancel_requested(self) -> bool:
@@ -132,10 +123,7 @@ class JobContext:
         self._link.note(JobNote(self.id, self._claim.version, self._link.now(), progress=text))
 
     def report_cost(self, units: int) -> None:
-        """Report the units that this run uses in all; the last report counts, also if the run fails.
-
-        When the run ends, rates that count units give back what it was charged and did not use, or charge the rest.
-        """
+        """Report the units that this run uses in all: when it ends, rates give back or charge the rest of its cost."""
         self._units = check_units("units", units, 0)
 
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
@@ -146,10 +134,8 @@ class JobContext:
 
     def add_line(self, level: str, message: str, fields: str | None) -> None:
         """For the worker: add a line whose level is checked and whose fields are encoded."""
-        now = self._link.now()
-        self._link.note(
-            JobNote(self.id, self._claim.version, now, level=level, message=storable(message), fields=fields)
-        )
+        now, text = self._link.now(), storable(message)
+        self._link.note(JobNote(self.id, self._claim.version, now, level=level, message=text, fields=fields))
 
     def stream(self, chunk: Any) -> None:
         """Append a chunk, a text or plain data, to the job's stream, which Job.stream() reads while the job runs.
@@ -376,8 +362,7 @@ class JobContext:
 
     def enclosed(self, outcome: Outcome) -> Outcome:
         """For the worker: the outcome with the spawned jobs and the reported units."""
-        if self._units is not None:
-            outcome = structs.replace(outcome, units=self._units)
+        outcome = outcome if self._units is None else structs.replace(outcome, units=self._units)
         return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
     def relay(self, note: JobNote) -> None:
