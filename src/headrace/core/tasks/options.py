@@ -120,7 +120,8 @@ def checked(given: Mapping[str, Any]) -> Options:
             raise
     if "delay" in values and "run_at" in values:
         raise InvalidJob("delay and run_at exclude each other; give one of them", field="delay")
-    ensure_agreement(options := Options(**values))
+    options = Options(**values)
+    ensure_agreement(options)
     return options
 
 
@@ -386,9 +387,7 @@ _CHECKS = {
     "rate_key": _key,
     "concurrency_key": _key,
     "cost": check_units,
-    "rate": _rule,
-    "burst": _rule,
-    "concurrency": _rule,
+    **dict.fromkeys(("rate", "burst", "concurrency"), _rule),
     "tags": _tags,
     "index": _index,
     "metadata": _metadata,
