@@ -440,6 +440,7 @@ class KeyRuleFields(TypedDict):
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
     concurrency: NotRequired[int | None]
+    weight: NotRequired[int | None]
 
 
 class QueueChange(TypedDict):
@@ -463,6 +464,7 @@ class KeyChange(TypedDict):
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
     concurrency: NotRequired[int | None]
+    weight: NotRequired[int | None]
     key: str
 
 

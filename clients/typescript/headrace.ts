@@ -431,6 +431,7 @@ export interface KeyRuleFields {
   rate?: string | null;
   burst?: number | null;
   concurrency?: number | null;
+  weight?: number | null;
 }
 
 /** Rules to change: null removes a rule, omitted rules stay. */
@@ -452,6 +453,7 @@ export interface KeyChange {
   rate?: string | null;
   burst?: number | null;
   concurrency?: number | null;
+  weight?: number | null;
   key: string;
 }
 

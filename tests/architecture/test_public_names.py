@@ -65,7 +65,7 @@ PROMISED = {
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left condition",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency keys",
-    "KeyRules": "rate concurrency",
+    "KeyRules": "rate concurrency weight",
     "TaskRules": "paused rate concurrency strategy",
     "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",

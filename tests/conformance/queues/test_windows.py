@@ -296,3 +296,31 @@ def test_rules_of_keys_survive_the_store(engine: Engine) -> None:
     rules = QueueRules(keys={"acme": KeyRules(rate=as_rate("60/min, 1000 units/h", 5), concurrency=3)})
     engine.rule_store.set_rules("default", rules)
     assert queue_rules(engine.queries.rules().queues[0].rules) == rules
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("ageing", [None, HOUR])
+def test_a_key_with_a_weight_gets_as_many_starts_in_each_of_its_turns(
+    engine: Engine, slots: int, ageing: int | None
+) -> None:
+    """However many jobs a worker takes at once, and also if one claim breaks off a turn."""
+    engine.rule_store.set_rules("default", QueueRules(ageing=ageing, keys={"acme": KeyRules(weight=3)}))
+    for name in ("zed", "acme", "bob"):
+        lane = lane_of([Limit("rate", name)])
+        engine.insert([new_job(f"{name[0]}{n:02}", lane=lane) for n in range(40)], now=NOW)
+    begun: list[str] = []
+    while len(begun) < 60:
+        begun += started(engine, slots, now=NOW)
+    counts = Counter(name[0] for name in begun[:60])
+    assert counts["a"] == pytest.approx(36, abs=3)
+    assert counts["b"] == pytest.approx(12, abs=2)
+    assert counts["z"] == pytest.approx(12, abs=2)
+
+
+def test_a_weight_does_not_let_a_key_start_more_than_its_rate(engine: Engine) -> None:
+    own = {"acme": KeyRules(weight=5, rate=as_rate("2/min", 2))}
+    engine.rule_store.set_rules("default", QueueRules(keys=own))
+    for name in ("acme", "bob"):
+        lane = lane_of([Limit("rate", name)])
+        engine.insert([new_job(f"{name[0]}{n:02}", lane=lane) for n in range(9)], now=NOW)
+    assert Counter(name[0] for name in started(engine, 8)) == {"a": 2, "b": 6}

@@ -350,10 +350,17 @@ def test_a_dead_letter_is_shown_requeued_and_resolved(app: Headrace, api: Api) -
 
 
 def test_a_key_of_a_queue_has_rules_of_its_own(app: Headrace, api: Api) -> None:
-    answer = api.ask("PATCH", "/queues/mail/keys", json={"key": "acme", "rate": "60/min, 1000/h", "concurrency": 3})
-    assert answer["keys"] == {"acme": {"rate": "1/s, 1000/h", "burst": 1, "concurrency": 3}}
+    answer = api.ask(
+        "PATCH", "/queues/mail/keys", json={"key": "acme", "rate": "60/min, 1000/h", "concurrency": 3, "weight": 2}
+    )
+    assert answer["keys"] == {"acme": {"rate": "1/s, 1000/h", "burst": 1, "concurrency": 3, "weight": 2}}
     assert app.queue("mail").rules.concurrency_of_key("acme") == 3
-    assert api.ask("PATCH", "/queues/mail/keys", json={"key": "acme", "rate": None, "concurrency": None})["keys"] == {}
+    assert (
+        api.ask("PATCH", "/queues/mail/keys", json={"key": "acme", **dict.fromkeys(("rate", "concurrency", "weight"))})[
+            "keys"
+        ]
+        == {}
+    )
     assert api.ask("GET", "/queues/mail")["keys"] == {}
 
 

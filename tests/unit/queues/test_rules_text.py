@@ -118,7 +118,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any,
     ("rules", "given", "expected"),
     [
         (QueueRules(), {}, "at least one rule; rules are max_length, weight"),
-        (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency, strategy$"),
+        (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency, weight, strategy$"),
         (QueueRules(), {"concurency": 5}, r"unknown rule 'concurency' \(did you mean 'concurrency'\?\); rules are"),
         (QueueRules(), {"xyz": 5}, "unknown rule 'xyz'; rules are"),
         (TaskRules(), {"max_length": 5}, "unknown rule 'max_length'; rules are rate, burst, concurrency, strategy$"),

@@ -175,7 +175,8 @@ class Queue:
         """Change rules of one key of this queue, such as a tenant's; returns all its own rules.
 
         `rate` and `burst` replace the `key_rate` of the queue for this `rate_key`, `concurrency` its `key_concurrency`
-        for this `concurrency_key`. None removes a rule, so that the one of the queue holds again; omitted rules stay.
+        for this `concurrency_key`; `weight` is how many of its jobs start in each of its turns.
+        None removes a rule, so that the one of the queue holds again; omitted rules stay.
         """
         after = with_key(self.rules, check_label("key", key), rules)
         self._services.engine.rule_store.set_rules(self.name, after)

@@ -39,6 +39,7 @@ class KeyRules(Struct, frozen=True, omit_defaults=True):
 
     rate: Rate | None = None
     concurrency: int | None = None
+    weight: int | None = None
 
 
 class QueueRules(Struct, frozen=True, omit_defaults=True):

@@ -56,6 +56,14 @@ def key_concurrency(lane_limit: Limit, rules: QueueRules) -> int:
     return group_concurrency(lane_limit) or rules.concurrency_of_key(lane_limit.name)
 
 
+def lane_weight(lane: str, rules: QueueRules) -> int:
+    """How many jobs of this lane start in each of its turns: the weight of its key, of two keys the larger one."""
+    if not rules.keys:
+        return 1
+    own = (rules.keys.get(lane_limit.name) for lane_limit in lane_limits_of(lane) if lane_limit.kind in ("key", "rate"))
+    return max((rules.weight or 1 for rules in own if rules is not None), default=1)
+
+
 def lane_of(lane_limits: Iterable[Limit]) -> str:
     """The lane of a job with these limits; "" if it has none, and may start whenever its queue may."""
     texts = sorted({f"{_PREFIXES[lane_limit.kind]}:{lane_limit.name}" for lane_limit in lane_limits})
@@ -165,24 +173,39 @@ class ClaimOrder(NamedTuple):
 _STRICT = ClaimOrder("priority")
 
 
+class LaneTurn(NamedTuple):
+    """The lane whose turn is not over, and how many of its jobs have started in it."""
+
+    lane: str
+    starts: int
+
+
 def round_robin(
-    lanes: Iterable[Sequence[QueuedJob]], order: ClaimOrder = _STRICT, served: Mapping[int, str] | None = None
+    lanes: Iterable[Sequence[QueuedJob]],
+    order: ClaimOrder = _STRICT,
+    served: Mapping[int, str] | None = None,
+    begun: Mapping[int, LaneTurn] | None = None,
+    weight_of_lane: Callable[[str], int] = lambda lane: 1,
 ) -> list[QueuedJob]:
-    """The heads of several lanes in a fair order: of equally urgent ones, one of each lane in turn.
+    """The heads of several lanes in a fair order: of equally urgent ones, as many of each lane in turn as its weight.
 
     `served` has the last served lane of a level: the one after it begins. Without that, the lane with the oldest jobs
-    would get every turn of a worker with a single slot.
+    would get every turn of a worker with a single slot. `begun` has the turns of a level that are not over.
     """
     placed = []
     for heads in lanes:
         rounds: dict[int, int] = {}
         for head in heads:
             level = order.level_of(head)
-            number = rounds[level] = rounds.get(level, 0) + 1
+            if level not in rounds:
+                turn = begun.get(order.remembered_at(level)) if begun else None
+                rounds[level] = turn.starts if turn is not None and turn.lane == head.lane else 0
+            number = rounds[level] // weight_of_lane(head.lane)
+            rounds[level] += 1
             last = served.get(order.remembered_at(level)) if served else None
-            turn = (False, "") if last is None else (head.lane <= last, head.lane)
+            behind = (False, "") if last is None else (head.lane <= last, head.lane)
             place = _aged(head, order.ageing_step) if order.ageing_step else head.rank
-            placed.append((-level, number, turn, place, head.seq, head))
+            placed.append((-level, number, behind, place, head.seq, head))
     return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
 
 

@@ -125,6 +125,7 @@ class KeyRuleFields(Struct, frozen=True, kw_only=True):
     concurrency: Annotated[
         _Count | None, entry("Maximum running jobs with this key.", "N", "Concurrency", "that of every key")
     ] = None
+    weight: Annotated[_Weight | None, entry("Starts in each of its turns among the keys.", "N", "Weight", "1")] = None
 
 
 class TaskRuleFields(Struct, frozen=True, kw_only=True):

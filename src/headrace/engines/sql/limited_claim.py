@@ -5,6 +5,7 @@ Such claims are serialized, so their counts are exact. A queue without rules and
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -207,18 +208,19 @@ class LimitedClaim:
         rotation = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._lanes_around(queue, order, *rotation.where), _MAX_LANES))
         names = rotation.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
+        weight_of_lane = functools.partial(limits.lane_weight, rules=rules)
         chosen: dict[int, QueuedJob] = {}
         lanes, window = [unlaned], max(_LANE_BATCH_SIZE, limit)
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, limit, counter)
             self._read_units(chain(*lanes), rules)
-            for head in limits.round_robin(lanes, order, rotation.served):
+            for head in limits.round_robin(lanes, order, rotation.served, rotation.begun, weight_of_lane):
                 lane_limits = limits.lane_limits_of(head.lane)
                 if len(chosen) >= limit or head.seq in chosen or not counter.has_room(lane_limits):
                     continue
                 if self._has_units(head, queue, rules) and counter.admit(lane_limits):
                     chosen[head.seq] = head
-                    rotation.serve(head)
+                    rotation.serve(head, weight_of_lane(head.lane))
             if len(chosen) >= limit:
                 break
             lanes = []

@@ -125,6 +125,14 @@ local function lanes_of_queue(queue, rules, order, max_jobs, unlaned)
     unlaned = {name = '', turn = '', at = 1, heads = unlaned, is_known = true}, open = open, has_next = has_next,
     created_lanes = created_lanes,
     try_acquire = function(lane) return try_acquire(gates_of(lane.name), lane.heads[lane.at].member) end,
+    weight_of = function(lane)
+      local most = 1
+      for _, gate in ipairs(rules.keys and gates_of(lane.name) or {}) do
+        local own = gate:find('^[cr]') and rules.keys[gate:sub(3)]
+        most = math.max(most, own and own.weight or 1)
+      end
+      return most
+    end,
     by_level = by_level, newest_first = order == 'lifo', ageing = rules.ageing,
   }
 end

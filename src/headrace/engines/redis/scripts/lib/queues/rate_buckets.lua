@@ -41,7 +41,7 @@ local function rules_in(stored)
   local rules = from_json(stored)
   for _, own in pairs(type(rules.keys) == 'table' and rules.keys or {}) do
     if type(own) ~= 'table' or not none_or_all_are(is_rate, own.rate)
-      or not none_or_all_are(is_whole_number, own.concurrency) then
+      or not none_or_all_are(is_whole_number, own.concurrency, own.weight) then
       return {}
     end
   end
