@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
 
 
 class JobList(TypedDict):
@@ -362,6 +362,12 @@ class Remedy(TypedDict):
     target: str
     command: str
     words: NotRequired[str]
+
+
+class Fork(TypedDict):
+    """The step to begin with; without one, the new job keeps nothing."""
+
+    from_step: NotRequired[str | None]
 
 
 class JobChange(TypedDict):
@@ -1813,6 +1819,10 @@ class JobsApi(_Resource):
     def promote(self, job_id: str, /) -> JobRecord:
         """Run a scheduled, retrying or waiting job now."""
         return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/promote"))
+
+    def fork(self, job_id: str, /, **body: Unpack[Fork]) -> JobRecord:
+        """Run a finished job anew from a step, as a new job that keeps the results of the steps before it."""
+        return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/fork", body=body))
 
     def get(self, job_id: str, /) -> JobRecord:
         """Return everything about one job, with secrets redacted."""

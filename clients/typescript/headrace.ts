@@ -344,7 +344,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
+export type Trigger = "cancel" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
@@ -360,6 +360,11 @@ export interface Remedy {
   target: string;
   command: string;
   words?: string;
+}
+
+/** The step to begin with; without one, the new job keeps nothing. */
+export interface Fork {
+  from_step?: string | null;
 }
 
 /** Fields to change; omitted fields stay. */
@@ -1675,6 +1680,11 @@ export class JobsApi extends Resource {
   /** Run a scheduled, retrying or waiting job now. */
   promote(jobId: string): Promise<JobRecord> {
     return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/promote`);
+  }
+
+  /** Run a finished job anew from a step, as a new job that keeps the results of the steps before it. */
+  fork(jobId: string, body: Fork = {}): Promise<JobRecord> {
+    return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/fork`, { body });
   }
 
   /** Return everything about one job, with secrets redacted. */

@@ -9,7 +9,6 @@ from typing import Any
 _brief = reprlib.Repr()
 _brief.maxstring = _brief.maxother = _brief.maxlong = 60
 _brief.maxlevel = 3
-_MAX_LINE_CHARS = 100_000
 
 
 def short(value: Any) -> str:
@@ -45,12 +44,3 @@ def why(error: BaseException) -> str:
     except Exception:  # as above
         text = ""
     return f"{type(error).__name__}: {text[:160]}"
-
-
-def storable(message: object) -> str:
-    """The text of a line as every store can hold it."""
-    # SQLite ends a text at a NUL in places; lone surrogates have no UTF-8.
-    text = str(message)
-    if len(text) > _MAX_LINE_CHARS:
-        text = f"{text[: _MAX_LINE_CHARS - 1]}…"
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

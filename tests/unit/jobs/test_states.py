@@ -23,6 +23,7 @@ MOVES_NOTHING = {
     Trigger.EVENT,
     Trigger.QUESTION,
     Trigger.COMPENSATION,
+    Trigger.PATCH,
 }
 MOVES = [event for event in Trigger if event not in MOVES_NOTHING]
 BY_A_WORKER = {Trigger.SUCCEED, Trigger.RETRY, Trigger.SNOOZE, Trigger.RELEASE}

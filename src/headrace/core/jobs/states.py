@@ -52,6 +52,7 @@ class Trigger(StrEnum):
     EVENT = "event"
     QUESTION = "question"
     COMPENSATION = "compensation"
+    PATCH = "patch"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})

@@ -20,7 +20,7 @@ from headrace.core.jobs.compensations import KIND, jobs_of
 from headrace.core.jobs.compensations import encoded as encoded_job
 from headrace.core.jobs.questions import Question, encoded
 from headrace.core.jobs.records import Claim
-from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
+from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
 from headrace.core.option_times import check_wait
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.signature import Signature
@@ -31,6 +31,7 @@ from headrace.runtime.jobs.async_twin import in_thread
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
 _REMINDER = "reminder of {!r} {}"
+_OF_WAITS = (AWAITING, "no event ", "reminder of ")  # stored as sleeps by waits for events
 
 
 class StepStore(Protocol):
@@ -69,6 +70,7 @@ class StepLog:
         self._undone: Counter[str] = Counter()
         self._registering = threading.Lock()
         self._compensated = set[str]()
+        self._patches: dict[str, bool] = {}
         self._last_compensation: str | None = None
 
     # -- steps
@@ -106,6 +108,26 @@ class StepLog:
         """The number of a step of this name: 1, and one more each time that its compensation has begun."""
         self._recall("step", name, 1)
         return 1 + self._undone[name]
+
+    # -- changes of the code
+
+    def patched(self, name: str) -> bool:
+        """Whether no run was past this point before the patch was made."""
+        if check_name("patch", name) not in self._patches:
+            is_new = self._recall("patch", name, 1) is not None or not self._is_replaying()
+            if is_new:
+                self._keep("patch", name, 1, None)
+            self._patches[name] = is_new
+        return self._patches[name]
+
+    def _is_replaying(self) -> bool:
+        """Whether an earlier run stored a step or a sleep that this run has not reached yet."""
+        with self._lock:
+            return any(
+                self._used[kind, name] == 0
+                for kind, name, _ in self._known or ()
+                if kind == "step" or (kind == "sleep" and not name.startswith(_OF_WAITS))
+            )
 
     # -- compensations
 

@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Any
 
 from headrace.core.jobs.records import Claim, Lease, Outcome
-from headrace.runtime.context.current_job import JobContext, WorkerLink
+from headrace.runtime.context.current_job import JobContext
 from headrace.runtime.context.logs import about
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.worker.execution import RunSpec
 from headrace.runtime.worker.tracing import begin_span

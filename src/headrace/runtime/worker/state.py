@@ -17,7 +17,7 @@ from headrace.core.codec.encryption import Cipher
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.core import WorkerLiveness
-from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.process.liveness import ThreadLiveness
 from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
