@@ -118,7 +118,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any,
     ("rules", "given", "expected"),
     [
         (QueueRules(), {}, "at least one rule; rules are max_length, weight"),
-        (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency, weight, strategy$"),
+        (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency, strategy$"),
         (QueueRules(), {"concurency": 5}, r"unknown rule 'concurency' \(did you mean 'concurrency'\?\); rules are"),
         (QueueRules(), {"xyz": 5}, "unknown rule 'xyz'; rules are"),
         (TaskRules(), {"max_length": 5}, "unknown rule 'max_length'; rules are rate, burst, concurrency, strategy$"),
@@ -186,7 +186,7 @@ def test_a_key_gets_rules_of_its_own_and_loses_them() -> None:
 
 
 def test_what_is_no_rule_of_a_key_is_refused() -> None:
-    with pytest.raises(InvalidJob, match=r"unknown rule 'key_rate'.*rules are rate, burst, concurrency"):
+    with pytest.raises(InvalidJob, match=r"unknown rule 'key_rate'.*rules are rate, burst, concurrency, weight$"):
         with_key(QueueRules(), "acme", {"key_rate": "10/s"})
     with pytest.raises(InvalidJob, match="burst: it belongs to a rate"):
         with_key(QueueRules(), "acme", {"burst": 3})
