@@ -475,7 +475,7 @@ class KeyChange(TypedDict):
 
 
 class TaskRecord(TypedDict):
-    """A task: whether its code is known to the web process, and its rules."""
+    """A task: whether its code is known to the web process, its rules, and its batches: their size and wait."""
 
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
@@ -484,6 +484,8 @@ class TaskRecord(TypedDict):
     task: str
     known: bool
     paused: NotRequired[bool]
+    batch: NotRequired[int | None]
+    within: NotRequired[float | None]
 
 
 class TaskChange(TypedDict):

@@ -462,7 +462,7 @@ export interface KeyChange {
   key: string;
 }
 
-/** A task: whether its code is known to the web process, and its rules. */
+/** A task: whether its code is known to the web process, its rules, and its batches: their size and wait. */
 export interface TaskRecord {
   rate?: string | null;
   burst?: number | null;
@@ -471,6 +471,8 @@ export interface TaskRecord {
   task: string;
   known: boolean;
   paused?: boolean;
+  batch?: number | null;
+  within?: number | null;
 }
 
 /** Rules to change: null removes a rule, omitted rules stay. */

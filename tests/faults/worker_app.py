@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import Headrace, PermanentError, Retry, current_job
+from headrace import Headrace, PermanentError, Retry, current_job, current_jobs
 from tests.support.plain_databases import connect, transaction
 
 app = Headrace()
@@ -47,6 +47,18 @@ def once(folder: str, number: int, deadly: int) -> None:
         with contextlib.suppress(FileExistsError):  # the first to see so many; two at once may both see one more
             Path(folder, "killed").touch(exist_ok=False)
             os.kill(os.getpid(), 9)
+
+
+@app.task(batch=50, within=0.5, retry=100)
+def gather(items: list[str]) -> list[str]:
+    """Leaves a trace of each run of a batch in the folder of its first item."""
+    folder = items[0].partition(" ")[0]
+    with Path(folder, "traces").open("a") as file:
+        file.write(f"{len(items)}\n")
+    time.sleep(0.02)
+    while Path(folder, "hold").exists():
+        time.sleep(0.01)
+    return [f"{item} {job.id}" for item, job in zip(items, current_jobs(), strict=True)]
 
 
 @app.task(isolation="process", timeout=60)

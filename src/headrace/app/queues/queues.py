@@ -16,7 +16,8 @@ from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
 from headrace.core.queues.rates import starts_left
 from headrace.core.queues.rules_text import changed, with_key
 from headrace.core.retention.lifecycle import StoredPolicy
-from headrace.core.tasks.options import check_label, check_limit, check_queue, check_task_name
+from headrace.core.tasks.labels import check_label
+from headrace.core.tasks.options import check_limit, check_queue, check_task_name
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import QueueNotEmpty
 from headrace.runtime.jobs.async_twin import twin

@@ -18,12 +18,11 @@ from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST
 from headrace.core.queues.rates import MOST_UNITS
 from headrace.core.retention.policy_fields import Kept
+from headrace.core.tasks.labels import LABEL, MAX_LABELS
 from headrace.core.tasks.options import (
     HIGHEST_PRIORITY,
-    LABEL,
     LONGEST_TIMEOUT,
     LOWEST_PRIORITY,
-    MAX_LABELS,
     QUEUE_NAME,
     TASK_NAME,
 )

@@ -40,8 +40,8 @@ class JobContext(DurableSteps):
 
     __slots__ = ("_deadline_ms", "_spawning", "_stream_writer", "_units")
 
-    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
-        super().__init__(claim, link)
+    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink, in_batch: bool = False) -> None:
+        super().__init__(claim, link, in_batch)
         self._deadline_ms = deadline_ms
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
@@ -212,6 +212,7 @@ class JobContext(DurableSteps):
 
 
 current: ContextVar[JobContext] = ContextVar("headrace_job")
+current_batch: ContextVar[tuple[JobContext, ...]] = ContextVar("headrace_batch", default=())
 
 
 def current_job() -> JobContext:
@@ -219,4 +220,12 @@ def current_job() -> JobContext:
     try:
         return current.get()
     except LookupError:
+        if jobs := current_batch.get():
+            text = f"current_job() was called in a batch of {len(jobs)}; current_jobs() has each of its jobs"
+            raise HeadraceError(text) from None
         raise HeadraceError("current_job() was called outside of a running job") from None
+
+
+def current_jobs() -> list[JobContext]:
+    """The jobs that run here: those of a batch in the order of their arguments, or the only one."""
+    return list(current_batch.get()) or [current_job()]

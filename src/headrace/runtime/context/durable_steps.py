@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from headrace.core.codec import codec
 from headrace.core.jobs.records import Claim
-from headrace.errors import LeaseLost
+from headrace.errors import HeadraceError, LeaseLost
 from headrace.runtime.context.log_line import log_line
 from headrace.runtime.context.questions import answer_of, question_of
 from headrace.runtime.context.spawn import check_call
@@ -30,11 +30,12 @@ _making = threading.Lock()
 class DurableSteps:
     """The part of a job's context that is kept over all its runs."""
 
-    __slots__ = ("_claim", "_link", "_step_log", "_stop_reason")
+    __slots__ = ("_claim", "_in_batch", "_link", "_step_log", "_stop_reason")
 
-    def __init__(self, claim: Claim, link: WorkerLink) -> None:
+    def __init__(self, claim: Claim, link: WorkerLink, in_batch: bool = False) -> None:
         self._claim = claim
         self._link = link
+        self._in_batch = in_batch
         self._step_log: StepLog | None = None
         self._stop_reason: str | None = None
 
@@ -203,6 +204,8 @@ class DurableSteps:
 
     def _step_store(self) -> StepLog:
         self._refuse_if_stopped()
+        if self._in_batch:
+            raise HeadraceError("a job of a batch can't have steps, sleep or wait; return Snooze(...) as its result")
         with _making:
             if self._step_log is None:
                 self._step_log = StepLog(self._claim, self._link)
