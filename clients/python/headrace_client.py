@@ -212,6 +212,7 @@ class JobRequest(TypedDict):
     lifo: NotRequired[bool]
     needs: NotRequired[list[str]]
     rate_key: NotRequired[str]
+    cost: NotRequired[int]
     concurrency_key: NotRequired[str]
     keep_result: NotRequired[bool]
     remove_on_complete: NotRequired[bool | int]
@@ -421,6 +422,7 @@ class QueueRecord(TypedDict):
     workers: int
     starts_left: int | None
     rules: QueueRuleFields
+    keys: NotRequired[dict[str, KeyRuleFields]]
 
 
 class QueueRuleFields(TypedDict):
@@ -438,6 +440,15 @@ class QueueRuleFields(TypedDict):
     key_concurrency: NotRequired[int | None]
 
 
+class KeyRuleFields(TypedDict):
+    """The rules of one key of a queue, in place of those of every key; null is no rule of its own."""
+
+    rate: NotRequired[str | None]
+    burst: NotRequired[int | None]
+    concurrency: NotRequired[int | None]
+    weight: NotRequired[int | None]
+
+
 class QueueChange(TypedDict):
     """Rules to change: null removes a rule, omitted rules stay."""
 
@@ -451,6 +462,16 @@ class QueueChange(TypedDict):
     key_rate: NotRequired[str | None]
     key_burst: NotRequired[int | None]
     key_concurrency: NotRequired[int | None]
+
+
+class KeyChange(TypedDict):
+    """Rules to change: null removes a rule, omitted rules stay."""
+
+    rate: NotRequired[str | None]
+    burst: NotRequired[int | None]
+    concurrency: NotRequired[int | None]
+    weight: NotRequired[int | None]
+    key: str
 
 
 class TaskRecord(TypedDict):
@@ -1479,6 +1500,7 @@ class OutcomeReport(TypedDict):
     permanent: NotRequired[bool]
     delay: NotRequired[float | None]
     reason: NotRequired[str | None]
+    cost: NotRequired[int | None]
 
 
 class Failure(TypedDict):
@@ -1859,6 +1881,10 @@ class QueuesApi(_Resource):
     def delete(self, queue: str, /) -> None:
         """Delete a queue with its rules and finished jobs; 409 while it has unfinished jobs."""
         self._send("DELETE", f"/queues/{_quoted(queue)}")
+
+    def configure_key(self, queue: str, /, **body: Unpack[KeyChange]) -> QueueRecord:
+        """Change rules of one key of a queue, such as a tenant's, in place of those of every key."""
+        return cast("QueueRecord", self._send("PATCH", f"/queues/{_quoted(queue)}/keys", body=body))
 
     def pause(self, queue: str, /) -> QueueRecord:
         """Pause a queue: workers start none of its jobs. Running jobs continue."""

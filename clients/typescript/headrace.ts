@@ -220,6 +220,7 @@ export interface JobRequest {
   lifo?: boolean;
   needs?: Array<string>;
   rate_key?: string;
+  cost?: number;
   concurrency_key?: string;
   keep_result?: boolean;
   remove_on_complete?: boolean | number;
@@ -413,6 +414,7 @@ export interface QueueRecord {
   workers: number;
   starts_left: number | null;
   rules: QueueRuleFields;
+  keys?: Record<string, KeyRuleFields>;
 }
 
 /** The rules of a queue; null is no rule. */
@@ -429,6 +431,14 @@ export interface QueueRuleFields {
   key_concurrency?: number | null;
 }
 
+/** The rules of one key of a queue, in place of those of every key; null is no rule of its own. */
+export interface KeyRuleFields {
+  rate?: string | null;
+  burst?: number | null;
+  concurrency?: number | null;
+  weight?: number | null;
+}
+
 /** Rules to change: null removes a rule, omitted rules stay. */
 export interface QueueChange {
   max_length?: number | null;
@@ -441,6 +451,15 @@ export interface QueueChange {
   key_rate?: string | null;
   key_burst?: number | null;
   key_concurrency?: number | null;
+}
+
+/** Rules to change: null removes a rule, omitted rules stay. */
+export interface KeyChange {
+  rate?: string | null;
+  burst?: number | null;
+  concurrency?: number | null;
+  weight?: number | null;
+  key: string;
 }
 
 /** A task: whether its code is known to the web process, its rules, and its batches: their size and wait. */
@@ -1388,6 +1407,7 @@ export interface OutcomeReport {
   permanent?: boolean;
   delay?: number | null;
   reason?: string | null;
+  cost?: number | null;
 }
 
 /** The error of an attempt. */
@@ -1733,6 +1753,11 @@ export class QueuesApi extends Resource {
   /** Delete a queue with its rules and finished jobs; 409 while it has unfinished jobs. */
   delete(queue: string): Promise<void> {
     return this.send<void>("DELETE", `/queues/${quoted(queue)}`);
+  }
+
+  /** Change rules of one key of a queue, such as a tenant's, in place of those of every key. */
+  configureKey(queue: string, body: KeyChange): Promise<QueueRecord> {
+    return this.send<QueueRecord>("PATCH", `/queues/${quoted(queue)}/keys`, { body });
   }
 
   /** Pause a queue: workers start none of its jobs. Running jobs continue. */

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from headrace.core.health.process_stats import MemoryTrace
     from headrace.core.jobs.count import JobCount
     from headrace.core.jobs.explanation import Explanation, Remedy
-    from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+    from headrace.core.jobs.queue_rules import KeyRules, QueueRules, TaskRules
     from headrace.core.jobs.states import State
     from headrace.core.metrics.scaling import QueueScale, StoreScale
     from headrace.core.retention.lifecycle import Lifecycle
@@ -189,6 +189,7 @@ __all__ = [
     "JobPage",
     "JobTimeout",
     "JsonFormatter",
+    "KeyRules",
     "LeaseLost",
     "Lifecycle",
     "LifecyclePolicy",
@@ -285,7 +286,7 @@ _NAMES_OF = {
     "headrace.core.health.process_stats": "MemoryTrace",
     "headrace.core.jobs.count": "JobCount",
     "headrace.core.jobs.explanation": "Explanation Remedy",
-    "headrace.core.jobs.queue_rules": "QueueRules TaskRules",
+    "headrace.core.jobs.queue_rules": "KeyRules QueueRules TaskRules",
     "headrace.core.jobs.states": "State",
     "headrace.core.metrics.scaling": "QueueScale StoreScale",
     "headrace.core.retention.lifecycle": "Lifecycle",

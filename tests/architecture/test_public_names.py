@@ -46,7 +46,7 @@ PROMISED = {
     "chain": "",
     "group": "",
     "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear configure "
-    "aconfigure rules",
+    "aconfigure configure_key aconfigure_key rules",
     "Webhook": "id url types queue task paused reason created_at secret",
     "Worker": "start stop pause resume join id",
     "AppSettings": "",
@@ -64,7 +64,8 @@ PROMISED = {
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left condition",
-    "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
+    "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency keys",
+    "KeyRules": "rate concurrency weight",
     "TaskRules": "paused rate concurrency strategy",
     "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules batch within",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",

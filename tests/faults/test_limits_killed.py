@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, State
+from headrace.core.queues.rates import as_rate
 from tests.faults import worker_app as crew_app
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow
 
 MOST, JOBS, KILLS, MOST_ATTEMPTS = 5, 20, 3, 6
+BUDGET = as_rate("1000 units/h", 10_000)
 # A start bears the time at which its worker asked for it. It may have had to wait until others had handed in what ended
 # meanwhile, which takes milliseconds, and more on a busy machine; the runs that matter here are held for longer.
 BLUR = 0.3
@@ -140,3 +142,31 @@ def test_a_rate_is_not_refilled_by_a_kill(fleet: SimpleNamespace, url: str, tmp_
         for number in range(4):
             _let_go(tmp_path / f"job-{number}")
         assert [job.wait(PATIENCE) for job in jobs] == [State.COMPLETED] * 4
+
+
+def _units_taken(app: Headrace) -> float:
+    """The units of the queue's bucket that are not free."""
+    [full_at] = app.engine.rule_store.limit_state({("queue", "default"): BUDGET}).full_at.get(("queue", "default"), [0])
+    return max(full_at - 1000 * app.clock.now(), 0) / BUDGET.every
+
+
+def test_a_killed_worker_keeps_the_units_it_was_charged_and_the_next_attempt_is_charged_once(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    """At most what its attempts were charged is counted, and none of it twice, however often workers are killed."""
+    with _app(url) as app:
+        app.queue("default").configure(rate="1000 units/h", burst=10_000)
+        began = time.time()
+        folder = tmp_path / "job"
+        job = _hold(app, folder, cost=1000)
+        for kill in range(2):
+            process = fleet.start(concurrency=2, lease=3, heartbeat=0.5)
+            eventually((folder / f"began-{kill + 1}").exists, what="the start of the job")
+            assert _units_taken(app) <= 1000 * (kill + 1)
+            process.kill()
+            process.wait()
+        fleet.start(concurrency=2, lease=3, heartbeat=0.5)
+        _let_go(folder)
+        assert job.wait(PATIENCE) == State.COMPLETED
+        regained = (time.time() - began + BLUR) * 1000 / 3600
+        assert 1000 * job.refresh().attempt - regained <= _units_taken(app) <= 1000 * job.refresh().attempt

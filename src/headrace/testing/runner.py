@@ -286,7 +286,9 @@ class InlineAttempt:
 
     def _failure(self, error: BaseException) -> Outcome:
         self.error = error
-        return in_own_thread_if_looping(lambda: outcome_of_error(self.plan, self.claim, error, self.now))
+        return self.context.enclosed(
+            in_own_thread_if_looping(lambda: outcome_of_error(self.plan, self.claim, error, self.now))
+        )
 
     # -- the worker link of the context
 

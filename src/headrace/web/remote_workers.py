@@ -83,7 +83,10 @@ class RemoteClaim(Struct, frozen=True):
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True):
-    """The outcome of an attempt from its worker. `delay` is in seconds; `spawn` makes the calls that a success adds."""
+    """The outcome of an attempt from its worker. `delay` is in seconds; `spawn` makes the calls that a success adds.
+
+    `cost` are the units that it has used, None if they are those of the job.
+    """
 
     id: str
     version: int
@@ -96,6 +99,7 @@ class AttemptResult(Struct, frozen=True, kw_only=True):
     event: str | None = None
     event_number: int = 1
     spawn: Callable[[], list[Call[Any]]] | None = None
+    cost: int | None = None
 
 
 class RemoteSettleResult(Struct, frozen=True):
@@ -223,7 +227,8 @@ class RemoteWorkers:
         for result in results:
             row = rows.get(result.id)
             if row is not None and (row.version, row.worker, row.state) == (result.version, worker, State.RUNNING):
-                decided[result.id] = self._outcome(_claim_of(row), result)
+                outcome = self._outcome(_claim_of(row), result)
+                decided[result.id] = structs.replace(outcome, units=result.cost)
         if not decided:
             return [_settle_result(result, rows, {}) for result in results]
         events = self._completed_events(worker, [rows[job_id] for job_id in decided], decided)

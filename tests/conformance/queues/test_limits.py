@@ -16,7 +16,8 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.jobs.records import Claim, ClaimRequest, Filter, Outcome, QueueShare
 from headrace.core.jobs.states import State, Trigger
-from headrace.core.queues.limits import Limit, allows, lane_of
+from headrace.core.queues.limits import Limit, lane_of
+from headrace.core.queues.rates import starts_left
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -677,8 +678,8 @@ def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engi
 
 
 def left(engine: Engine, rate: Rate, now: int, queue: str = "default") -> int:
-    return allows(
-        rate, engine.rule_store.limit_state({("queue", queue): rate}).full_at.get(("queue", queue), 0), 1000 * now
+    return starts_left(
+        rate, engine.rule_store.limit_state({("queue", queue): rate}).full_at.get(("queue", queue), ()), 1000 * now
     )
 
 
@@ -703,7 +704,7 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
     assert len(started(engine)) == 3
     queues = ("default", "a", 'it"s', "unknown")
     rested = engine.rule_store.limit_state({("queue", queue): rate for queue in queues}).full_at
-    assert {queue: allows(rate, rested.get(("queue", queue), 0), 1000 * NOW) for queue in queues} == {
+    assert {queue: starts_left(rate, rested.get(("queue", queue), ()), 1000 * NOW) for queue in queues} == {
         "default": 3,
         "a": 4,
         'it"s': 5,
@@ -722,4 +723,4 @@ def test_the_buckets_of_tasks_and_rate_keys_are_read_like_those_of_queues(engine
     engine.insert([new_job("j", lane=lane_of([Limit("rate", "ann"), Limit("task", "work")]))], now=NOW)
     assert len(started(engine)) == 1
     full_at = engine.rule_store.limit_state(rates | {("key", "default", "bob"): of_key}).full_at
-    assert full_at == dict.fromkeys(rates, 1000 * NOW + 1_000_000)
+    assert full_at == {owner: [1000 * NOW + 1_000_000] for owner in rates}

@@ -92,3 +92,27 @@ def walk(command: click.Command) -> Iterator[click.Command]:
     yield command
     for each in command.commands.values() if isinstance(command, click.Group) else ():
         yield from walk(each)
+
+
+def test_a_key_has_rules_of_its_own(shell: Shell, app: Headrace) -> None:
+    assert shell("queues", "configure", "mail", "--key", "acme").out == (
+        "key acme of queue mail has no rules of its own\n"
+    )
+    given = ("--key", "acme", "--rate", "60/min, 1000 units/h", "--concurrency", "3")
+    assert shell("queues", "configure", "mail", *given).out == (
+        "key acme of queue mail has rate=1/s, 1000 units/h burst=1 concurrency=3\n"
+    )
+    assert app.queue("mail").rules.keys["acme"].concurrency == 3
+    assert "key acme" in shell("queues", "show", "mail").out
+    assert shell("queues", "configure", "mail").out == "queue mail has keys=acme\n"
+    refused = shell("queues", "configure", "mail", "--key", "acme", "--max-length", "3")
+    assert refused.code != 0
+    assert "unknown rule 'max_length'" in refused.err
+    shell("queues", "configure", "mail", "--key", "acme", "--clear")
+    assert app.queue("mail").rules.keys == {}
+
+
+def test_clear_removes_the_rules_of_keys_too(shell: Shell, app: Headrace) -> None:
+    app.queue("mail").configure_key("acme", concurrency=3)
+    assert shell("queues", "configure", "mail", "--clear").out == "queue mail has no rules\n"
+    assert app.queue("mail").rules.keys == {}

@@ -355,6 +355,21 @@ def test_a_dead_letter_is_shown_requeued_and_resolved(app: Headrace, api: Api) -
     assert api.refused("DELETE", f"/dead/{second}", 404)[0] == "dead-letter-not-found"
 
 
+def test_a_key_of_a_queue_has_rules_of_its_own(app: Headrace, api: Api) -> None:
+    answer = api.ask(
+        "PATCH", "/queues/mail/keys", json={"key": "acme", "rate": "60/min, 1000/h", "concurrency": 3, "weight": 2}
+    )
+    assert answer["keys"] == {"acme": {"rate": "1/s, 1000/h", "burst": 1, "concurrency": 3, "weight": 2}}
+    assert app.queue("mail").rules.concurrency_of_key("acme") == 3
+    assert (
+        api.ask("PATCH", "/queues/mail/keys", json={"key": "acme", **dict.fromkeys(("rate", "concurrency", "weight"))})[
+            "keys"
+        ]
+        == {}
+    )
+    assert api.ask("GET", "/queues/mail")["keys"] == {}
+
+
 def test_the_lifecycle_is_shown_and_configured(app: Headrace, api: Api) -> None:
     app.enqueue("add", 1, 2)
     ordered = {"queue": "default", "max_pending": 0.001, "on_stale": "fail"}

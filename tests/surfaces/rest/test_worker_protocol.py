@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, Retry
+from headrace.core.queues.rates import as_rate
 from headrace.web.remote_workers import RemoteClaim, RemoteWorkers
 from tests.support.damage import put_field
 from tests.support.site import serve
@@ -136,6 +137,17 @@ def test_a_renewal_returns_lost_jobs_and_stores_progress_and_logs(app: Headrace,
     assert claimed(api) == []
     api.ask("POST", "/worker/leave", 204, json={"worker": "node-1"})
     assert app.workers() == []
+
+
+@pytest.mark.parametrize("outcome", ["success", "failure", "release"])
+def test_an_outcome_reports_the_units_that_its_attempt_used(app: Headrace, api: Api, outcome: str) -> None:
+    rate = as_rate("1 units/h", 10_000)
+    app.queue("node").configure(rate="1 units/h", burst=10_000)
+    enqueued(app, cost=3000)
+    [job] = claimed(api)
+    settled(api, job, outcome, cost=500)
+    [full_at] = app.engine.rule_store.limit_state({("queue", "node"): rate}).full_at["queue", "node"]
+    assert round((full_at - 1000 * app.clock.now()) / rate.every) == 500
 
 
 def test_a_text_with_a_nul_is_not_truncated(app: Headrace, api: Api) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, TaskRules
-from headrace.core.jobs.queue_rules import Rate
+from headrace.core.jobs.queue_rules import KeyRules, Rate
+from headrace.core.queues.rates import as_rate
 from tests.support.waiting import PATIENCE
 from tests.surfaces.web.actions import app, client, clock, do, refused
 from tests.surfaces.web.client import Client
@@ -82,6 +83,19 @@ def test_a_task_is_paused_resumed_and_limited(app: Headrace, client: Client) -> 
     assert 'name="rate" value="10/s"' in client.get("/tasks/mail.send").text
     do(client, "/tasks/mail.send/configure", rate="", burst="3", concurrency="", strategy="")
     assert app.task_rules() == {}
+
+
+def test_a_key_of_a_queue_gets_rules_of_its_own(app: Headrace, client: Client) -> None:
+    app.task_by_name("mail.send").enqueue()
+    key = "<b>acme</b>"
+    do(client, "/queues/default/keys", key=key, rate="60/min, 1000/h", burst="", concurrency="3")
+    assert app.queue("default").rules.keys == {key: KeyRules(as_rate("60/min, 1000/h"), 3)}
+    page = client.get("/queues/default").text
+    assert "&lt;b&gt;acme&lt;/b&gt;" in page
+    assert "rate=1/s, 1000/h burst=1 concurrency=3" in page
+    assert key not in page
+    do(client, "/queues/default/keys", key=key, rate="", burst="", concurrency="")
+    assert app.queue("default").rules.keys == {}
 
 
 def test_wrong_rules_of_a_task_are_refused(app: Headrace, client: Client) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from fractions import Fraction
-from math import floor
 
 import pytest
 from hypothesis import given
@@ -19,8 +17,6 @@ from headrace.core.queues.limits import (
     Limit,
     LimitCounter,
     QueuedJob,
-    allows,
-    as_rate,
     drawn,
     group_concurrency,
     group_limit,
@@ -28,177 +24,11 @@ from headrace.core.queues.limits import (
     lane_limits_of,
     lane_of,
     merged,
-    opens_at,
     round_robin,
-    spent,
     weight_of,
 )
 from headrace.engines.sql.lane_rotation import LaneRotation
 from headrace.engines.sql.limited_claim import earlier, rules_snapshot
-from headrace.errors import ConfigError
-
-NOW = 1_700_000_000_000_000  # microseconds
-rates = st.builds(Rate, every=st.integers(1, 10**11), burst=st.integers(1, 10_000))
-
-
-# -- rates
-
-
-class Bucket:
-    """The textbook: tokens drip in at a steady rate up to a brim, and every start takes one."""
-
-    def __init__(self, rate: Rate, now: int) -> None:
-        self._rate = rate
-        self._tokens = Fraction(rate.burst)
-        self._at = now
-
-    def tokens(self, now: int) -> Fraction:
-        self._tokens = min(self._tokens + Fraction(now - self._at, self._rate.every), Fraction(self._rate.burst))
-        self._at = now
-        return self._tokens
-
-    def take(self, starts: int) -> None:
-        self._tokens -= starts
-
-
-@st.composite
-def visits(draw: st.DrawFn) -> tuple[Rate, list[tuple[int, int]]]:
-    """A rate, and how long after each other claims come that want so many."""
-    rate = draw(rates)
-    pause = st.one_of(st.integers(0, 3 * rate.every), st.integers(0, 2 * rate.every * rate.burst), st.just(rate.every))
-    return rate, draw(st.lists(st.tuples(pause, st.integers(0, 2 * rate.burst)), min_size=1, max_size=30))
-
-
-@given(visits())
-def test_what_may_start_is_what_a_bucket_holds(case: tuple[Rate, list[tuple[int, int]]]) -> None:
-    rate, turns = case
-    bucket, full_at, now = Bucket(rate, NOW), 0, NOW
-    for pause, wanted in turns:
-        now += pause
-        allowed = allows(rate, full_at, now)
-        assert allowed == floor(bucket.tokens(now))
-        starts = min(allowed, wanted)
-        bucket.take(starts)
-        full_at = spent(rate, full_at, now, starts)
-        assert allows(rate, full_at, now) == allowed - starts
-
-
-@given(visits())
-def test_the_returned_time_is_the_first_at_which_one_more_may_start(case: tuple[Rate, list[tuple[int, int]]]) -> None:
-    rate, turns = case
-    full_at, now = 0, NOW
-    for pause, _ in turns:
-        now += pause
-        full_at = spent(rate, full_at, now, allows(rate, full_at, now))
-        moment = opens_at(rate, full_at)
-        assert moment > now
-        assert allows(rate, full_at, moment - 1) == 0
-        assert allows(rate, full_at, moment) == 1
-
-
-@given(rates, st.integers(0, 10**15))
-def test_after_a_rest_all_of_the_burst_may_start_and_never_more(rate: Rate, rest: int) -> None:
-    full_at = spent(rate, 0, NOW, rate.burst)
-    assert allows(rate, full_at, NOW) == 0
-    assert allows(rate, full_at, full_at + rest) == rate.burst
-    assert allows(rate, full_at, full_at - 1) == rate.burst - 1
-
-
-def test_a_clock_that_stepped_back_lets_nothing_start_twice() -> None:
-    rate = Rate(1_000_000, 3)
-    full_at = spent(rate, 0, NOW, 3)
-    assert allows(rate, full_at, NOW - 10_000_000) == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "every", "burst"),
-    [
-        ("10/s", 100_000, 10),
-        ("1/s", 1_000_000, 1),
-        ("3/s", 333_333, 3),
-        ("6/s", 166_667, 6),
-        ("7/s", 142_857, 7),
-        ("0.5/s", 2_000_000, 1),
-        ("2.5/sec", 400_000, 2),
-        ("100/min", 600_000, 1),
-        ("600/min", 100_000, 10),
-        ("90/m", 666_667, 1),
-        ("100/minute", 600_000, 1),
-        ("5 per hour", 720_000_000, 1),
-        ("5 per hours", 720_000_000, 1),
-        ("3/10s", 3_333_333, 1),
-        ("3/10 seconds", 3_333_333, 1),
-        ("30 per 1.5 min", 3_000_000, 1),
-        (" 10 / S ", 100_000, 10),
-        ("10 PER Second", 100_000, 10),
-        ("1/d", 86_400_000_000, 1),
-        ("1000/2days", 172_800_000, 1),
-        ("1000000/s", 1, 1_000_000),
-    ],
-)
-def test_a_rate_as_a_user_writes_it(text: str, every: int, burst: int) -> None:
-    assert as_rate(text) == Rate(every, burst)
-    assert as_rate(text, 20) == Rate(every, 20)
-
-
-BAD_RATES = [
-    "",
-    "10",
-    "/s",
-    "10/",
-    "s/10",
-    "10/s/s",
-    "-1/s",
-    "+1/s",
-    "1e3/s",
-    "10 s",
-    "10per s",
-    "10/fortnight",
-    "10/ms",
-    "10/us",
-    "0/s",
-    "0.0/min",
-    "10/0s",
-    "1000001/s",
-    "1/0.0000001s",
-    "10/s\n10/s",
-    "nan/s",
-    "inf/s",
-    "10\N{FULLWIDTH SOLIDUS}s",
-    "9" * 400 + "/s",
-    "1/" + "9" * 400 + "s",
-    "9" * 400 + "/" + "9" * 400 + "d",
-    "0." + "0" * 300 + "1/s",
-    "1/" + "9" * 30 + "d",
-]
-
-
-@pytest.mark.parametrize("text", BAD_RATES, ids=lambda text: ascii(text[:20]))
-def test_what_is_no_rate_is_refused_with_a_hint(text: str) -> None:
-    with pytest.raises(ConfigError, match="rate: ") as refused:
-        as_rate(text)
-    assert "'10/s'" in str(refused.value) or "1000000" in str(refused.value)
-    assert len(str(refused.value)) < 300
-
-
-@given(st.text(max_size=20))
-def test_any_text_is_a_rate_or_refused(text: str) -> None:
-    try:
-        rate = as_rate(text)
-    except ConfigError:
-        return
-    assert rate.every >= 1
-    assert rate.burst >= 1
-
-
-@given(st.integers(1, 10_000), st.sampled_from(["s", "min", "hour", "day"]))
-def test_a_rate_means_what_it_says_to_within_a_hundredth(starts: int, unit: str) -> None:
-    seconds = {"s": 1, "min": 60, "hour": 3600, "day": 86_400}[unit]
-    rate = as_rate(f"{starts}/{unit}")
-    given = Fraction(starts, seconds)
-    assert abs(Fraction(1_000_000, rate.every) - given) <= given / 100
-    assert rate.burst == max(floor(given), 1)
-
 
 # -- lanes and gates
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
-from headrace.core.queues.limits import as_rate
+from headrace.core.jobs.queue_rules import KeyRules, QueueRules, Rate, TaskRules
+from headrace.core.queues.rates import as_rate, format_rate
 from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES
-from headrace.core.queues.rules_text import changed, check_rule, format_rate, format_rules
+from headrace.core.queues.rules_text import changed, check_rule, format_rules, rule_values, with_key
 from headrace.errors import InvalidJob
 
 TEN = Rate(100_000, 10)
@@ -171,3 +171,36 @@ def test_rules_are_shown_with_their_names_and_only_those_there_are() -> None:
     expected = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
     assert format_rules(rules) == expected
     assert format_rules(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"
+
+
+# -- rules of single keys
+
+
+def test_a_key_gets_rules_of_its_own_and_loses_them() -> None:
+    before = QueueRules(concurrency=5)
+    one = with_key(before, "acme", {"rate": "10/s", "burst": 3})
+    assert one == QueueRules(concurrency=5, keys={"acme": KeyRules(rate=Rate(100_000, 3))})
+    both = with_key(one, "acme", {"concurrency": 7})
+    assert both.keys == {"acme": KeyRules(rate=Rate(100_000, 3), concurrency=7)}
+    assert with_key(with_key(both, "acme", {"rate": None}), "acme", {"concurrency": None}) == before
+
+
+def test_what_is_no_rule_of_a_key_is_refused() -> None:
+    with pytest.raises(InvalidJob, match=r"unknown rule 'key_rate'.*rules are rate, burst, concurrency, weight$"):
+        with_key(QueueRules(), "acme", {"key_rate": "10/s"})
+    with pytest.raises(InvalidJob, match="burst: it belongs to a rate"):
+        with_key(QueueRules(), "acme", {"burst": 3})
+
+
+def test_so_many_keys_have_rules_and_no_more() -> None:
+    full = QueueRules(keys={f"k{number}": KeyRules(concurrency=1) for number in range(1000)})
+    assert with_key(full, "k7", {"concurrency": 2}).keys["k7"].concurrency == 2
+    with pytest.raises(InvalidJob, match="key: 1,000 keys"):
+        with_key(full, "another", {"concurrency": 2})
+
+
+def test_keys_are_named_among_the_rules_and_are_none_of_their_values() -> None:
+    rules = QueueRules(concurrency=5, keys={name: KeyRules(concurrency=1) for name in "abcd"})
+    assert format_rules(rules) == "concurrency=5 keys=a,b,c\N{HORIZONTAL ELLIPSIS}"
+    assert "keys" not in rule_values(rules)
+    assert format_rules(KeyRules(rate=TEN, concurrency=2)) == "rate=10/s burst=10 concurrency=2"

@@ -42,7 +42,7 @@ from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import DeadLetterRow, ErrorInfo
 from headrace.core.jobs.states import State
 from headrace.core.option_times import check_moment, check_wait
-from headrace.core.queues.limits import as_rate
+from headrace.core.queues.rates import as_rate
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.index import index_tags
 from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_text
@@ -371,9 +371,12 @@ def _every(rate: Any) -> float:
     if not isinstance(rate, str):
         raise InvalidJob(f"rate: expected text such as '10/s' or '100/min', got {short(rate)}", value=rate)
     try:
-        return as_rate(rate).every / 1000
+        found = as_rate(rate)
     except ConfigError as error:
         raise InvalidJob(str(error)) from None
+    if found.more or found.units:
+        raise InvalidJob(f"rate: expected one rate of starts, such as '10/s', got {short(rate)}", value=rate)
+    return found.every / 1000
 
 
 def _who(by: str | None) -> str | None:

@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
-from headrace.core.jobs.queue_rules import QueueRow, QueueRules, TaskRules, queue_rules
+from headrace.core.jobs.queue_rules import KeyRules, QueueRow, QueueRules, TaskRules, queue_rules
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
-from headrace.core.queues.limits import allows
-from headrace.core.queues.rules_text import changed
+from headrace.core.queues.rates import starts_left
+from headrace.core.queues.rules_text import changed, with_key
 from headrace.core.retention.lifecycle import StoredPolicy
+from headrace.core.tasks.labels import check_label
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import QueueNotEmpty
@@ -84,7 +85,7 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
         return
     state = services.engine.rule_store.limit_state({("queue", name): rate for name, rate in rates.items()})
     for name, rate in rates.items():
-        yield name, allows(rate, state.full_at.get(("queue", name), 0), 1000 * services.clock.now())
+        yield name, starts_left(rate, state.full_at.get(("queue", name), []), 1000 * services.clock.now())
 
 
 def _rules_of(row: QueueRow) -> QueueRules:
@@ -171,6 +172,17 @@ class Queue:
         self._services.engine.rule_store.set_rules(self.name, after)
         return after
 
+    def configure_key(self, key: str, /, **rules: Any) -> KeyRules:
+        """Change rules of one key of this queue, such as a tenant's; returns all its own rules.
+
+        `rate` and `burst` replace the `key_rate` of the queue for this `rate_key`, `concurrency` its `key_concurrency`
+        for this `concurrency_key`; `weight` is how many of its jobs start in each of its turns.
+        None removes a rule, so that the one of the queue holds again; omitted rules stay.
+        """
+        after = with_key(self.rules, check_label("key", key), rules)
+        self._services.engine.rule_store.set_rules(self.name, after)
+        return after.keys.get(key, KeyRules())
+
     def _row(self) -> QueueRow | None:
         return next((row for row in self._services.engine.queries.rules().queues if row.name == self.name), None)
 
@@ -182,6 +194,7 @@ class Queue:
     apause = twin(pause)
     aresume = twin(resume)
     aconfigure = twin(configure)
+    aconfigure_key = twin(configure_key)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"

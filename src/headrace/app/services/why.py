@@ -27,15 +27,13 @@ from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiti
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.queues.limits import (
     Limit,
-    allows,
     group_concurrency,
     is_equipped,
     key_concurrency,
     lane_limits_of,
     needs_of,
-    opens_at,
 )
-from headrace.core.queues.rules_text import format_rate
+from headrace.core.queues.rates import format_rate, has_room, opens_at, units_of
 from headrace.core.retention.staleness import StaleFinding
 from headrace.core.text import counted
 from headrace.engines.protocol.maintenance import StoreView
@@ -269,23 +267,29 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
     """The rates that apply to it."""
     rates: dict[RateOwner, Rate | None] = {("queue", row.queue): of_queue.rate, ("task", row.task): of_task.rate}
     keys = [lane_limit.name for lane_limit in lane_limits if lane_limit.kind == "rate"]
-    rates |= {("key", row.queue, key): of_queue.key_rate for key in keys}
+    rates |= {("key", row.queue, key): of_queue.rate_of_key(key) for key in keys}
     return {owner: rate for owner, rate in rates.items() if rate is not None}
 
 
 def _rated(row: JobRow, rates: dict[RateOwner, Rate], pending: str, store: StoreView, now: int) -> Explanation:
     """The explanation for a job under rates: when the last of them allows a start, and how to raise that one."""
     full_at = store.rule_store.limit_state(rates, now).full_at
+    units = units_of(row.options)
     opens = {
-        owner: opens_at(rate, full_at[owner]) // 1000
+        (owner, window): opens_at(window, moment, needed) // 1000
         for owner, rate in rates.items()
-        if owner in full_at and not allows(rate, full_at[owner], 1000 * now)
+        for window, moment in zip(rate.windows, full_at.get(owner, ()), strict=False)
+        if not has_room(window, moment, 1000 * now, needed := units if window.units else 1)
     }
-    slowest = max(opens, key=opens.__getitem__, default=next(iter(rates)))
-    next_start = f", the next one in {span_text(opens[slowest] - now)}" if opens else ""
-    owners = [f"{_OWNER_NAMES[owner[0]]} {owner[-1]!r} starts {format_rate(rate)}" for owner, rate in rates.items()]
-    kind, name, *of_key = slowest
+    owner, slowest = max(opens, key=opens.__getitem__, default=next(iter(rates.items())))
+    kind, name, *of_key = owner
     remedy = _raise("task" if kind == "task" else "queue", name, "key-rate" if of_key else "rate")
+    free_in = span_text(opens[owner, slowest] - now) if opens else ""
+    if opens and slowest.units:
+        which = f"{counted(units, 'unit')} of {format_rate(slowest)} of {_OWNER_NAMES[kind]} {owner[-1]!r}"
+        return Explanation(f"It waits for {which}, free in {free_in}; {pending} in queue {row.queue!r}.", remedy)
+    next_start = f", the next one in {free_in}" if opens else ""
+    owners = [f"{_OWNER_NAMES[owner[0]]} {owner[-1]!r} starts {format_rate(rate)}" for owner, rate in rates.items()]
     return Explanation(
         f"It waits its turn: {' and '.join(owners)}{next_start}; {pending} in queue {row.queue!r}.", remedy
     )

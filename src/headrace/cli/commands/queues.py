@@ -14,9 +14,9 @@ from headrace.cli.options import chosen_limits, duration, example, field_options
 from headrace.cli.output import Column, ago, confirm
 from headrace.cli.resource import Output, Resource, facts, line, lines, table
 from headrace.cli.session import Session
-from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.queue_rules import KeyRules, QueueRules
 from headrace.core.jobs.states import State
-from headrace.core.queues.rule_fields import QUEUE_RULES
+from headrace.core.queues.rule_fields import KEY_RULES, QUEUE_RULES
 from headrace.core.queues.rules_text import check_rule, format_rules
 from headrace.core.text import counted
 from headrace.errors import InvalidJob
@@ -82,6 +82,8 @@ def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
     for state in (*_MAIN_STATES, *_FINISHED_STATES):
         yield state.value, str(getattr(stats, state))
     yield "rules", format_rules(stats.rules) or "none"
+    for key, own in stats.rules.keys.items():
+        yield f"key {key}", format_rules(own)
     if stats.starts_left is not None:
         yield "starts left", f"{stats.starts_left} now, under its rate"
 
@@ -140,19 +142,28 @@ def _number(value: str) -> Any:
     epilog=example(
         "headrace queues configure emails --rate 10/s --burst 20 --concurrency 5",
         "headrace queues configure emails --max-length none",
+        "headrace queues configure emails --key acme --rate 100/min --concurrency 3",
         "headrace queues configure emails --clear",
     ),
 )
 @click.argument("name")
 @field_options(QUEUE_RULES.values(), parse_rule)
+@click.option("--key", metavar="KEY", help="Change the rate, burst and concurrency of this key alone.")
 @click.option("--clear", "clear_all", is_flag=True, help="Remove every rule that is not given with it.")
-def configure(session: Session, /, name: str, clear_all: bool, **given: Any) -> Output:
+def configure(session: Session, /, name: str, key: str | None, clear_all: bool, **given: Any) -> Output:
     """Change a queue's rules for all workers and callers. Without options, print them.
 
     The word none removes a rule.
     """
     queue = session.store().queue(name)
+    if key is not None:
+        changes = (dict.fromkeys(KEY_RULES) if clear_all else {}) | chosen_limits(given)
+        own = queue.configure_key(key, **changes) if changes else queue.rules.keys.get(key, KeyRules())
+        text = f"key {key} of queue {queue.name} has {format_rules(own) or 'no rules of its own'}"
+        return line({"queue": queue.name, "key": key, "rules": own}, text)
     changes = (dict.fromkeys(QUEUE_RULES) if clear_all else {}) | chosen_limits(given)
+    for each in queue.rules.keys if clear_all else ():
+        queue.configure_key(each, **dict.fromkeys(KEY_RULES))
     rules = queue.configure(**changes) if changes else queue.rules
     return line({"queue": queue.name, "rules": rules}, f"queue {queue.name} has {format_rules(rules) or 'no rules'}")
 

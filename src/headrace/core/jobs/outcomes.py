@@ -100,7 +100,10 @@ def release(claim: Claim, reason: str, now: int) -> Outcome:
 
 def give_back(claim: Claim, now: int) -> Outcome:
     """Release a prefetched job that was not started."""
-    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, attempt_refund=1, quiet=True)
+    units = 0 if claim.options and '"cost"' in claim.options else None
+    return Outcome(
+        claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, attempt_refund=1, quiet=True, units=units
+    )
 
 
 def starts_again(outcome: Outcome) -> bool:

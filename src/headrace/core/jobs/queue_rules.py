@@ -12,18 +12,41 @@ from headrace.core.damaged_records import read_or
 Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 
 
-class Rate(Struct, frozen=True):
-    """So many starts in so many microseconds, and up to `burst` at once after a pause."""
+class Rate(Struct, frozen=True, omit_defaults=True):
+    """So many starts in so many microseconds, and up to `burst` at once after a pause.
+
+    With a `period` it is a window of the clock: `burst` starts in each period of so many microseconds. With `units` it
+    counts the units of the jobs that start. A job starts when the windows in `more` allow it, too.
+    """
 
     every: Annotated[int, msgspec.Meta(ge=1)]  # microseconds between two starts at the steady rate
     burst: Annotated[int, msgspec.Meta(ge=1)]
+    period: Annotated[int, msgspec.Meta(ge=0)] = 0
+    units: bool = False
+    more: tuple[Rate, ...] = ()
+
+    @property
+    def windows(self) -> tuple[Rate, ...]:
+        """This one, and those in `more`."""
+        return (self, *self.more) if self.more else (self,)
 
 
 RateOwner = tuple[str, ...]  # whose rate: ("queue", NAME), ("task", NAME), or of a rate key ("key", QUEUE, NAME)
 
 
+class KeyRules(Struct, frozen=True, omit_defaults=True):
+    """An operator's rules for one key of a queue, in place of those for every key. None is no rule of its own."""
+
+    rate: Rate | None = None
+    concurrency: int | None = None
+    weight: int | None = None
+
+
 class QueueRules(Struct, frozen=True, omit_defaults=True):
-    """An operator's rules for a queue, for every worker and every caller. None is no rule."""
+    """An operator's rules for a queue, for every worker and every caller. None is no rule.
+
+    `keys` are the rules of single keys, by name.
+    """
 
     max_length: int | None = None
     weight: int | None = None
@@ -33,6 +56,23 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
     concurrency: int | None = None
     key_rate: Rate | None = None
     key_concurrency: int | None = None
+    keys: dict[str, KeyRules] = {}
+
+    def rate_of_key(self, name: str) -> Rate | None:
+        """The rate of this rate key."""
+        own = self.keys.get(name)
+        return self.key_rate if own is None or own.rate is None else own.rate
+
+    def concurrency_of_key(self, name: str) -> int:
+        """How many jobs with this concurrency key may run at once."""
+        own = self.keys.get(name)
+        return (own.concurrency if own is not None else None) or self.key_concurrency or 1
+
+    @property
+    def rates(self) -> list[Rate]:
+        """All rates of the queue and its keys."""
+        found = [self.rate, self.key_rate, *(own.rate for own in self.keys.values())]
+        return [rate for rate in found if rate is not None]
 
     @property
     def shape_claims(self) -> bool:
@@ -74,11 +114,11 @@ class LimitState(NamedTuple):
     """What limits count at a moment.
 
     `running` is the number of jobs with a live lease by queue, task and lane; `full_at` is when, in microseconds, the
-    full burst of a rate is available again.
+    full burst of each window of a rate is available again.
     """
 
     running: list[tuple[str, str, str, int]]
-    full_at: dict[RateOwner, int]
+    full_at: dict[RateOwner, list[int]]
 
 
 class QueueRow(Struct, frozen=True, array_like=True):

@@ -48,6 +48,7 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
     preemptible: bool | UnsetType = UNSET
     remove_on_complete: bool | int | UnsetType = UNSET
     remove_on_fail: bool | int | UnsetType = UNSET
+    cost: int | UnsetType = UNSET
 
 
 class NewJob(Struct, frozen=True, array_like=True, gc=False):
@@ -128,7 +129,8 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
 
     A quiet outcome leaves no history: the job was only fetched and released. A job that `awaits` an event is pending at
     once if that event, by its number, has come meanwhile. The store inserts the jobs that a success has `spawned`, with
-    their `edges`, in the same commit or not at all. A failure creates a dead letter if `opens_dead_letter`.
+    their `edges`, in the same commit or not at all. A failure creates a dead letter if `opens_dead_letter`. `units` are
+    those that the attempt has used, None if they are what it was charged.
     """
 
     id: str
@@ -153,6 +155,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     edges: tuple[Dependency, ...] = ()
     fingerprint: str = ""
     opens_dead_letter: bool = True
+    units: int | None = None
 
     @property
     def lease(self) -> Lease:

@@ -1,4 +1,4 @@
-"""How many jobs may start now: rates, concurrency, and a fair order among those that share a queue. Pure.
+"""How many jobs may start now by their limits, and a fair order among those that share a queue. Pure.
 
 A job whose start depends on more than its queue carries a **lane**, the list of its **limits**: a key that only so many
 jobs may hold at once, a group of which only so many may run at once, a key of which only so many may start in a time, a
@@ -17,68 +17,11 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import DAMAGE
-from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy
-from headrace.core.text import short
-from headrace.errors import ConfigError
+from headrace.core.jobs.queue_rules import QueueRules, Strategy
 
 EVERYTHING = "*"  # a capability that stands for all
 STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random", "fresh_first")
-_UNITS = {
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "h": 3600,
-    "hour": 3600,
-    "d": 86400,
-    "day": 86400,
-}
-RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:/|\s+[Pp][Ee][Rr]\s+)\s*([0-9]+(?:\.[0-9]+)?)?\s*([A-Za-z]+)\s*")
-_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts per second; slower rates are mistakes, and overflow a store
 
-
-def allows(rate: Rate, full_at: int, now: int) -> int:
-    """How many may start now, where `full_at` is when the bucket will be full again; all in microseconds."""
-    return max((now + rate.burst * rate.every - max(full_at, now)) // rate.every, 0)
-
-
-def spent(rate: Rate, full_at: int, now: int, starts: int) -> int:
-    """When the bucket will be full again after so many starts."""
-    return max(full_at, now) + starts * rate.every
-
-
-def opens_at(rate: Rate, full_at: int) -> int:
-    """When one more may start."""
-    return full_at - (rate.burst - 1) * rate.every
-
-
-def as_rate(text: str, burst: int | None = None) -> Rate:
-    """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". The default burst is one second's worth."""
-    match = RATE.fullmatch(text)
-    unit = _unit(match[3].lower()) if match else None
-    if match is None or unit is None:
-        raise ConfigError(
-            f"rate: {short(text)} is no rate; write so many per time, such as '10/s', '100/min' or '3/10s'", value=text
-        )
-    seconds = float(match[2] or 1) * unit
-    jobs = float(match[1])
-    if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:
-        raise ConfigError(
-            f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second", value=text
-        )
-    every = max(round(1_000_000 * seconds / jobs), 1)
-    # Not from `every`, whose rounding would turn "6/s" into five.
-    return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
-
-
-def _unit(name: str) -> int | None:
-    """The seconds of a unit; only long names have plurals, so that "ms" is not read as minutes."""
-    return _UNITS.get(name) or (_UNITS.get(name.removesuffix("s")) if len(name) > 2 else None)
-
-
-# -- limits
 
 Kind = Literal["key", "rate", "needs", "task"]
 
@@ -121,7 +64,15 @@ def is_concurrency_key(kind: Kind, name: str) -> bool:
 
 def key_concurrency(lane_limit: Limit, rules: QueueRules) -> int:
     """How many jobs with this key may run at once."""
-    return group_concurrency(lane_limit) or rules.key_concurrency or 1
+    return group_concurrency(lane_limit) or rules.concurrency_of_key(lane_limit.name)
+
+
+def lane_weight(lane: str, rules: QueueRules) -> int:
+    """How many jobs of this lane start in each of its turns: the weight of its key, of two keys the larger one."""
+    if not rules.keys:
+        return 1
+    own = (rules.keys.get(lane_limit.name) for lane_limit in lane_limits_of(lane) if lane_limit.kind in ("key", "rate"))
+    return max((rules.weight or 1 for rules in own if rules is not None), default=1)
 
 
 def lane_of(lane_limits: Iterable[Limit]) -> str:
@@ -189,9 +140,13 @@ class LimitCounter:
             self._capacity[lane_limit] = self._capacity_of(lane_limit)
         return self._capacity[lane_limit]
 
+    def has_room(self, lane_limits: Sequence[Limit]) -> bool:
+        """Whether one more job with these limits may start."""
+        return all(self.capacity(lane_limit) >= 1 for lane_limit in lane_limits)
+
     def admit(self, lane_limits: Sequence[Limit]) -> bool:
         """Whether one more job with these limits may start; if so, it is counted."""
-        if any(self.capacity(lane_limit) < 1 for lane_limit in lane_limits):
+        if not self.has_room(lane_limits):
             return False
         for lane_limit in lane_limits:
             self._capacity[lane_limit] -= 1
@@ -229,24 +184,39 @@ class ClaimOrder(NamedTuple):
 _STRICT = ClaimOrder("priority")
 
 
+class LaneTurn(NamedTuple):
+    """The lane whose turn is not over, and how many of its jobs have started in it."""
+
+    lane: str
+    starts: int
+
+
 def round_robin(
-    lanes: Iterable[Sequence[QueuedJob]], order: ClaimOrder = _STRICT, served: Mapping[int, str] | None = None
+    lanes: Iterable[Sequence[QueuedJob]],
+    order: ClaimOrder = _STRICT,
+    served: Mapping[int, str] | None = None,
+    begun: Mapping[int, LaneTurn] | None = None,
+    weight_of_lane: Callable[[str], int] = lambda lane: 1,
 ) -> list[QueuedJob]:
-    """The heads of several lanes in a fair order: of equally urgent ones, one of each lane in turn.
+    """The heads of several lanes in a fair order: of equally urgent ones, as many of each lane in turn as its weight.
 
     `served` has the last served lane of a level: the one after it begins. Without that, the lane with the oldest jobs
-    would get every turn of a worker with a single slot.
+    would get every turn of a worker with a single slot. `begun` has the turns of a level that are not over.
     """
     placed = []
     for heads in lanes:
         rounds: dict[int, int] = {}
         for head in heads:
             level = order.level_of(head)
-            number = rounds[level] = rounds.get(level, 0) + 1
+            if level not in rounds:
+                turn = begun.get(order.remembered_at(level)) if begun else None
+                rounds[level] = turn.starts if turn is not None and turn.lane == head.lane else 0
+            number = rounds[level] // weight_of_lane(head.lane)
+            rounds[level] += 1
             last = served.get(order.remembered_at(level)) if served else None
-            turn = (False, "") if last is None else (head.lane <= last, head.lane)
+            behind = (False, "") if last is None else (head.lane <= last, head.lane)
             place = _aged(head, order.ageing_step) if order.ageing_step else head.rank
-            placed.append((-level, number, turn, place, head.seq, head))
+            placed.append((-level, number, behind, place, head.seq, head))
     return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
 
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 from headrace.core.fields import checked, entry, fields_of
 from headrace.core.jobs.queue_rules import Rate, Strategy
 from headrace.core.option_times import SHORTEST
-from headrace.core.queues.limits import RATE, STRATEGIES, as_rate
+from headrace.core.queues.limits import STRATEGIES
+from headrace.core.queues.rates import RATES, as_rate
 from headrace.core.text import short
 from headrace.errors import ConfigError, InvalidJob
 
@@ -54,21 +55,22 @@ def _ageing(name: str, value: Any) -> int:
 def _rate(name: str, value: Any) -> Rate:
     if isinstance(value, Rate):
         return value
-    if not isinstance(value, str):
+    text = ", ".join(value) if isinstance(value, list | tuple) and all(isinstance(x, str) for x in value) else value
+    if not isinstance(text, str):
         raise InvalidJob(f"{name}: expected text such as '10/s', '100/min' or '3/10s', got {short(value)}", value=value)
     try:
-        return as_rate(value)
+        return as_rate(text)
     except ConfigError as error:
         raise InvalidJob(str(error).replace("rate:", f"{name}:", 1)) from None
 
 
-RateText = Annotated[str, checked(_rate, pattern=f"^(?:{RATE.pattern})$")]
+RateText = Annotated[str, checked(_rate, pattern=f"^(?:{RATES.pattern})$")]
 _Count = Annotated[int, checked(check_count, minimum=1, maximum=MAX_JOBS)]
 _Burst = Annotated[int, checked(_burst, minimum=1, maximum=MAX_JOBS)]
 _Weight = Annotated[int, checked(_weight, minimum=1, maximum=MAX_WEIGHT)]
 _Ageing = Annotated[float, checked(_ageing, minimum=SHORTEST, maximum=MAX_AGEING)]
 _Strategy = Annotated[Strategy, checked(_strategy)]
-_RateEntry = entry("Maximum start rate, such as 10/s or 100/min.", "RATE", "Rate", "10/s, 100/min")
+_RateEntry = entry("Maximum start rates, such as 10/s, or 60/min with 1000/h.", "RATE", "Rate", "10/s, 1000/h")
 _BurstEntry = entry("Maximum starts at once after a pause.", "N", "Burst", "a second’s worth")
 
 
@@ -104,7 +106,7 @@ class QueueRuleFields(Struct, frozen=True, kw_only=True):
         _Count | None, entry("Maximum running jobs, over all workers.", "N", "Concurrency", "no limit")
     ] = None
     key_rate: Annotated[
-        RateText | None, entry("Maximum start rate of each rate_key.", "RATE", "Rate of a key", "no limit")
+        RateText | None, entry("Maximum start rates of each rate_key.", "RATE", "Rate of a key", "no limit")
     ] = None
     key_burst: Annotated[
         _Burst | None,
@@ -113,6 +115,17 @@ class QueueRuleFields(Struct, frozen=True, kw_only=True):
     key_concurrency: Annotated[
         _Count | None, entry("Maximum running jobs of each concurrency_key.", "N", "Concurrency of a key", "1")
     ] = None
+
+
+class KeyRuleFields(Struct, frozen=True, kw_only=True):
+    """The rules of one key of a queue, in place of those of every key; null is no rule of its own."""
+
+    rate: Annotated[RateText | None, _RateEntry] = None
+    burst: Annotated[_Burst | None, _BurstEntry] = None
+    concurrency: Annotated[
+        _Count | None, entry("Maximum running jobs with this key.", "N", "Concurrency", "that of every key")
+    ] = None
+    weight: Annotated[_Weight | None, entry("Starts in each of its turns among the keys.", "N", "Weight", "1")] = None
 
 
 class TaskRuleFields(Struct, frozen=True, kw_only=True):
@@ -132,3 +145,4 @@ class TaskRuleFields(Struct, frozen=True, kw_only=True):
 
 
 QUEUE_RULES, TASK_RULES = fields_of(QueueRuleFields), fields_of(TaskRuleFields)
+KEY_RULES = fields_of(KeyRuleFields)

@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from headrace.core.fields import Field
-from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
-from headrace.core.queues.limits import as_rate
-from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES
+from headrace.core.jobs.queue_rules import KeyRules, QueueRules, Rate, TaskRules
+from headrace.core.queues.rates import as_rate, format_rate
+from headrace.core.queues.rule_fields import KEY_RULES, QUEUE_RULES, TASK_RULES
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidJob
 
-Rules = TypeVar("Rules", QueueRules, TaskRules)
-_FIELDS: dict[type, Mapping[str, Field]] = {QueueRules: QUEUE_RULES, TaskRules: TASK_RULES}
-_UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
+Rules = TypeVar("Rules", QueueRules, TaskRules, KeyRules)
+_FIELDS: dict[type, Mapping[str, Field]] = {QueueRules: QUEUE_RULES, TaskRules: TASK_RULES, KeyRules: KEY_RULES}
+_MAX_KEYS = 1000  # with rules of their own: every claim from the queue reads them
 
 
 def check_rule(name: str, value: Any) -> Any:
@@ -31,6 +31,17 @@ def changed(rules: Rules, given: Mapping[str, Any]) -> Rules:
         if rate in values or burst in values:
             _join(rules, values, rate, burst)
     return structs.replace(rules, **values)
+
+
+def with_key(rules: QueueRules, key: str, given: Mapping[str, Any]) -> QueueRules:
+    """The rules with the given changes for one key."""
+    own = changed(rules.keys.get(key, KeyRules()), given)
+    keys = {name: known for name, known in rules.keys.items() if name != key}
+    if own != KeyRules():
+        keys[key] = own
+    if len(keys) > _MAX_KEYS:
+        raise InvalidJob(f"key: {_MAX_KEYS:,} keys of this queue have rules of their own, which is the most", value=key)
+    return structs.replace(rules, keys=dict(sorted(keys.items())))
 
 
 def _checked(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,22 +64,24 @@ def _stored(field: Field, value: Any) -> Any:
         raise
 
 
-def _join(rules: QueueRules | TaskRules, values: dict[str, Any], rate: str, burst: str) -> None:
+def _join(rules: QueueRules | TaskRules | KeyRules, values: dict[str, Any], rate: str, burst: str) -> None:
     """A burst belongs to its rate: alone, it changes the present one, and a new rate brings its own."""
     new: Rate | None = values.get(rate, getattr(rules, rate))
     if burst in values:
         most = values.pop(burst)
         if new is not None:
-            new = Rate(new.every, as_rate(format_rate(new)).burst if most is None else most)
+            new = structs.replace(new, burst=as_rate(format_rate(new)).burst if most is None else most)
         elif most is not None:
             raise InvalidJob(f"{burst}: it belongs to a {rate}; give that too")
     values[rate] = new
 
 
-def rule_values(rules: QueueRules | TaskRules) -> dict[str, Any]:
-    """The rules by the names of their fields, as users write them."""
+def rule_values(rules: QueueRules | TaskRules | KeyRules) -> dict[str, Any]:
+    """The rules by the names of their fields, as users write them; without those of single keys."""
     values: dict[str, Any] = {}
     for name, value in structs.asdict(rules).items():
+        if name == "keys":
+            continue
         if isinstance(value, Rate):
             values |= {name: format_rate(value), name.replace("rate", "burst"): value.burst}
         else:
@@ -76,30 +89,14 @@ def rule_values(rules: QueueRules | TaskRules) -> dict[str, Any]:
     return values
 
 
-def format_rules(rules: QueueRules | TaskRules) -> str:
-    """The rules as an operator reads them: `rate=10/s burst=20 concurrency=5`."""
-    return " ".join(
+def format_rules(rules: QueueRules | TaskRules | KeyRules) -> str:
+    """The rules as an operator reads them: `rate=10/s burst=20 concurrency=5 keys=acme,globex`."""
+    texts = [
         f"{name}={value:g}s" if name == "ageing" else f"{name}={str(value).lower()}"
         for name, value in rule_values(rules).items()
         if value is not None and value is not False
-    )
-
-
-def format_rate(rate: Rate) -> str:
-    """A rate in the smallest unit that makes it a whole number; otherwise one that makes it at least 1."""
-    counts = [(1_000_000 * seconds / rate.every, unit) for unit, seconds in _UNITS.items()]
-    counts = [(starts, unit) for starts, unit in counts if starts >= 1] or counts[-1:]
-    for starts, unit in counts:
-        if whole := _whole(starts, 0.51 * starts / rate.every):
-            return f"{whole}/{unit}"
-    starts, unit = counts[0]
-    return f"{starts:.6g}/{unit}"
-
-
-def _whole(starts: float, tolerance: float) -> int | None:
-    """The roundest whole number that this may stand for, if any.
-
-    A rate is stored as an interval in whole microseconds: that of 1500/s is 667, which makes it 1499.25.
-    """
-    numbers = (float(f"{starts:.{digits}g}") for digits in range(1, 8))
-    return next((int(number) for number in numbers if number.is_integer() and abs(number - starts) <= tolerance), None)
+    ]
+    keys = list(rules.keys) if isinstance(rules, QueueRules) else []
+    if keys:
+        texts.append(f"keys={','.join(keys[:3])}{'…' if len(keys) > 3 else ''}")
+    return " ".join(texts)

@@ -16,6 +16,7 @@ from headrace.core.jobs.dependencies import Policy
 from headrace.core.jobs.ids import GIVEN
 from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST
+from headrace.core.queues.rates import MOST_UNITS
 from headrace.core.retention.policy_fields import Kept
 from headrace.core.tasks.labels import LABEL, MAX_LABELS
 from headrace.core.tasks.options import (
@@ -85,6 +86,9 @@ class JobOptionFields(Struct, frozen=True, kw_only=True):
     lifo: Annotated[bool | UnsetType, entry("Run before older jobs of the same priority.")] = UNSET
     needs: Annotated[Words | UnsetType, entry("Capabilities its worker must have.", "NAME,...")] = UNSET
     rate_key: Annotated[Word | UnsetType, entry("Key for the queue's rate per key, such as a tenant.", "KEY")] = UNSET
+    cost: Annotated[
+        Annotated[int, between(1, MOST_UNITS)] | UnsetType, entry("Units it takes from rates that count units.", "N")
+    ] = UNSET
     concurrency_key: Annotated[Word | UnsetType, entry("Key for the queue's concurrency limit per key.", "KEY")] = UNSET
     keep_result: Annotated[bool | UnsetType, entry("Store what the task returns.")] = UNSET
     remove_on_complete: Annotated[

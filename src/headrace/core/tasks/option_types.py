@@ -48,6 +48,7 @@ class SharedOptions(TypedDict, total=False):
     needs: Iterable[str]
     rate_key: str | None
     concurrency_key: str | None
+    cost: int
     tags: Iterable[str] | Mapping[str, object]
     metadata: Mapping[str, Any]
     redact: Iterable[str]
@@ -58,7 +59,7 @@ class SharedOptions(TypedDict, total=False):
 class TaskOptions(SharedOptions, total=False):
     """The options of `@app.task()`."""
 
-    rate: str | None
+    rate: str | Sequence[str] | None
     burst: int | None
     concurrency: int | None
     keep_logs: bool

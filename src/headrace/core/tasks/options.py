@@ -14,6 +14,7 @@ from headrace.core.jobs.dependencies import POLICIES, Policy
 from headrace.core.jobs.queue_rules import Rate, TaskRules
 from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, check_seconds, check_wait
+from headrace.core.queues.rates import check_units
 from headrace.core.queues.rules_text import changed, check_rule
 from headrace.core.retention.lifecycle import Lifecycle
 from headrace.core.retention.policy_fields import check_removal
@@ -82,6 +83,7 @@ class Options(Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...] | UnsetType = UNSET
     rate_key: str | UnsetType | None = UNSET
     concurrency_key: str | UnsetType | None = UNSET
+    cost: int | UnsetType = UNSET
     rate: Rate | UnsetType | None = UNSET
     burst: int | UnsetType | None = UNSET
     concurrency: int | UnsetType | None = UNSET
@@ -340,9 +342,8 @@ _CHECKS = {
     "needs": check_capabilities,
     "rate_key": check_label_or_none,
     "concurrency_key": check_label_or_none,
-    "rate": _rule,
-    "burst": _rule,
-    "concurrency": _rule,
+    "cost": check_units,
+    **dict.fromkeys(("rate", "burst", "concurrency"), _rule),
     "tags": check_tags,
     "index": check_index,
     "metadata": _metadata,

@@ -24,6 +24,7 @@ from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import lease_recovery
 from headrace.engines.sql.dependencies import MustWaitForChildren, Wakeups
+from headrace.engines.sql.rate_buckets import charge_used_units
 
 T = TypeVar("T")
 _MANY = 50  # jobs settled and claimed that are worth a thread
@@ -54,7 +55,7 @@ class ExchangeBatch(NamedTuple):
 
     @property
     def only_successes(self) -> bool:
-        return not self.notes and all(outcome.event is SUCCEED for outcome in self.outcomes)
+        return not self.notes and all(outcome.event is SUCCEED and outcome.units is None for outcome in self.outcomes)
 
 
 class ExchangeHints(Struct):
@@ -182,6 +183,7 @@ class Exchange:
         if hints.has_dependencies:
             tx.fetch("share_dependencies")
         settle_and_claim.note(tx, batch.notes)
+        charge_used_units(tx, batch.outcomes, batch.now)
         if self._may_unblock(batch.outcomes):
             tx.fetch("ring", messages=as_json(["work"]), channel=self._channel)
         path = next(path for path in SETTLES if path.when(batch, hints))

@@ -175,6 +175,7 @@ class RedisEngine:
             int(any(outcome.spawned or outcome.edges for outcome in outcomes)),
             *_page_of(groups, outcomes),
             want.known.known_names if want and want.known is not None else "",
+            _used_units(outcomes),
         )
         refused, taken, next_at, queues, weights, positions, damaged_members, unknown_pairs = answer
         claims, damaged = serialization.claims(taken)
@@ -308,6 +309,12 @@ def _page_of(groups: Sequence[EventGroup], outcomes: Sequence[Outcome]) -> tuple
         return "", 0, 0, 0
     events = page(groups)
     return events.text, events.size, events.at, sum(1 for outcome in outcomes if outcome.event is Trigger.SUCCEED)
+
+
+def _used_units(outcomes: Sequence[Outcome]) -> bytes:
+    """The units that outcomes report, or nothing."""
+    used = [(outcome.id, outcome.version, outcome.units) for outcome in outcomes if outcome.units is not None]
+    return serialization.encode(used) if used else b""
 
 
 def _open_connections(address: store_url.RedisUrl) -> RedisConnections:

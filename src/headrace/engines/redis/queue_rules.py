@@ -44,14 +44,17 @@ class RedisRuleStore:
 
     def limit_state(self, rates: Mapping[RateOwner, Rate] | None = None, now: int | None = None) -> LimitState:
         self._database.prepare()
+        windows = [(owner, window) for owner, rate in (rates or {}).items() for window in rate.windows]
         args: list[Value] = []
-        for owner, rate in (rates or {}).items():
-            args += [rate.every, rate.burst, len(owner), *owner]
-        found, full_at = self._read(_limit_state, self._database.at(now), *args)
+        for owner, window in windows:
+            args += [window.every, window.burst, window.period, int(window.units), len(owner), *owner]
+        found, moments = self._read(_limit_state, self._database.at(now), *args)
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         running = sorted((*map(serialization.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
-        buckets = zip(rates or {}, full_at, strict=True)
-        return LimitState(running, {owner: int(moment) for owner, moment in buckets if moment is not None})
+        full_at: dict[RateOwner, list[int]] = {}
+        for (owner, _), moment in zip(windows, moments, strict=True):
+            full_at.setdefault(owner, []).append(int(moment or 0))
+        return LimitState(running, {owner: found for owner, found in full_at.items() if any(found)})
 
     def _read(self, script: Script, *args: Value) -> Any:
         self._database.prepare()

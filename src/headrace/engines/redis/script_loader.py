@@ -36,6 +36,7 @@ _PARTS = {
     "jobs/exchange": (
         "jobs/unknown_tasks",
         "jobs/start_jobs",
+        "queues/used_units",
         "flows/settle_dependencies",
         "jobs/settle_other",
         "jobs/settle_completed",
@@ -101,6 +102,7 @@ _IF_NEEDED = {
         ),
         "limit > 0 and ARGV[14] == '1' or needs_limited_claim()",
     ),
+    "queues/used_units": (("queues/rate_buckets",), "ARGV[21] ~= ''"),
     "flows/settle_dependencies": (
         ("dead_letters/dead_letters", "flows/dependencies", "flows/insert_spawned"),
         "ARGV[15] == '1' or call('EXISTS', HAS_DEPENDENCIES) == 1",

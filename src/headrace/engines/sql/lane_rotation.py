@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headrace.core.queues.limits import ClaimOrder, QueuedJob
+from headrace.core.queues.limits import ClaimOrder, LaneTurn, QueuedJob
 from headrace.engines.shared.sql_files import as_json
 
+_turns = msgspec.json.Decoder(dict[int, LaneTurn])
 _served = msgspec.json.Decoder(dict[int, str])
 
 
@@ -22,8 +23,10 @@ class LaneRotation:
     def __init__(self, cursors: dict[str, str], queue: str, order: ClaimOrder) -> None:
         self._cursors = cursors
         self._order = order
-        self._turns, self._at, self._began = (as_json([queue, what]) for what in ("turns", "at", "began"))
+        names = ("turns", "begun", "at", "began")
+        self._turns, self._begun, self._at, self._began = (as_json([queue, what]) for what in names)
         self.served = _served.decode(cursors.get(self._turns, "{}"))
+        self.begun = _turns.decode(cursors.get(self._begun, "{}"))
 
     @property
     def where(self) -> tuple[str, str]:
@@ -36,13 +39,21 @@ class LaneRotation:
         levels = ((level if self._order.uses_priority else 0, lane) for lane, level in lanes)
         return [lane for *_, lane in sorted((-level, lane <= self._last_at(level), lane) for level, lane in levels)]
 
-    def serve(self, head: QueuedJob) -> None:
-        self.served[self._order.remembered_at(self._order.level_of(head))] = head.lane
+    def serve(self, head: QueuedJob, weight: int = 1) -> None:
+        """Count a start of the lane; its turn is over after as many as it has weight."""
+        level = self._order.remembered_at(self._order.level_of(head))
+        turn = self.begun.pop(level, None)
+        starts = 1 + (turn.starts if turn is not None and turn.lane == head.lane else 0)
+        if starts < weight:
+            self.begun[level] = LaneTurn(head.lane, starts)
+        else:
+            self.served[level] = head.lane
 
     def store(self, last: str | None, found_nothing: bool) -> None:
         """`last` is the lane at which the claim stopped, None if it saw all lanes."""
         _, until = self.where
         self._cursors[self._turns] = as_json(self.served)
+        self._cursors[self._begun] = as_json(self.begun)
         self._cursors.pop(self._began, None)
         if last is not None:
             self._cursors[self._at] = last

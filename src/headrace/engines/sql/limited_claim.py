@@ -5,10 +5,11 @@ Such claims are serialized, so their counts are exact. A queue without rules and
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -16,7 +17,6 @@ import msgspec
 from headrace.core.damaged_records import read
 from headrace.core.jobs.queue_rules import (
     QueueRules,
-    Rate,
     Strategy,
     TaskRules,
     decode_queue_rules,
@@ -25,22 +25,22 @@ from headrace.core.jobs.queue_rules import (
 from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.core.queues import limits
 from headrace.core.queues.limits import EVERYTHING, ClaimOrder, Limit, LimitCounter, QueuedJob
+from headrace.core.queues.rates import units_of
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.lane_rotation import LaneRotation
+from headrace.engines.sql.rate_buckets import Bucket, RateBuckets, buckets_of
 from headrace.engines.sql.transaction import Transaction
 
 _claims = Rows(Claim)
 _heads = Rows(QueuedJob)
 _lane_tops = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
-_buckets = msgspec.json.Decoder(list[tuple[str, int]])
+_options = msgspec.json.Decoder(list[tuple[int, str | None]])
 _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 _LANE_BATCH_SIZE, _MAX_LANES = 10, 1000
 _MOVE_BATCH_SIZE, _MAX_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
-_CLEANUP_PROBABILITY = 0.01
 _SCAN_LIMIT = 2000  # jobs that a claim reads to find some that were never tried
-_CLOCK_TOLERANCE = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
 LOCKED = 1000  # milliseconds until jobs locked by another transaction are tried again: no bell rings for them
 T = TypeVar("T")
@@ -115,8 +115,8 @@ class LimitedClaim:
         self._cursors = cursors  # the lanes at which earlier claims stopped; see LaneRotation
         self._now = now
         self._moved = False
-        self._buckets: dict[str, int] = {}
-        self._spent: dict[str, int] = {}
+        self._units: dict[int, int] = {}  # of jobs near the front; empty if no rate counts units
+        self._rates = RateBuckets(tx, now, self._claim_again_at)
         self.next_at: int | None = None
         tx.fetch("lock_claims")
         running = _running.decode(tx.fetch("running", now=now))
@@ -153,10 +153,7 @@ class LimitedClaim:
 
     def store_rates(self) -> None:
         """Store the tokens taken from rate buckets."""
-        if self._spent:
-            self._tx.run("spend", b=as_json(list(self._spent.items())))
-            if random.random() < _CLEANUP_PROBABILITY:  # a bucket that is full again can be deleted
-                self._tx.run("drop_buckets", now=1000 * self._now)
+        self._rates.store()
 
     # -- how much
 
@@ -164,7 +161,7 @@ class LimitedClaim:
         if rules.concurrency is not None:
             limit = min(limit, rules.concurrency - self._in_queue[queue])
         if rules.rate is not None:
-            limit = min(limit, self._rate_capacity(bucket_of(rules.rate, "queue", queue), rules.rate))
+            limit = min(limit, self._rates.capacity(buckets_of(rules.rate, "queue", queue)))
         return limit
 
     def _capacity_of(self, lane_limit: Limit, queue: str, rules: QueueRules) -> float:
@@ -173,10 +170,8 @@ class LimitedClaim:
         if lane_limit.kind == "key":
             return limits.key_concurrency(lane_limit, rules) - self._of_key[lane_limit]
         if lane_limit.kind == "rate":
-            rate = rules.key_rate
-            return (
-                _NO_LIMIT if rate is None else self._rate_capacity(bucket_of(rate, "key", queue, lane_limit.name), rate)
-            )
+            buckets = self._buckets_of(lane_limit, queue, rules)
+            return self._rates.capacity(buckets) if buckets else _NO_LIMIT
         return self._task_capacity(lane_limit.name)
 
     def _task_capacity(self, task: str) -> float:
@@ -186,23 +181,17 @@ class LimitedClaim:
         if rules.concurrency is not None:
             limit = min(limit, rules.concurrency - self._of_task[task])
         if rules.rate is not None and limit > 0:
-            limit = min(limit, self._rate_capacity(bucket_of(rules.rate, "task", task), rules.rate))
+            limit = min(limit, self._rates.capacity(buckets_of(rules.rate, "task", task)))
         return limit
 
-    def _rate_capacity(self, bucket: str, rate: Rate) -> int:
-        """How many may start by this rate; if none, sets the time of the next one."""
-        if bucket not in self._buckets:
-            found = dict(_buckets.decode(self._tx.fetch("rate_buckets", names=as_json([bucket]))))
-            self._buckets[bucket] = found.get(bucket, 0)
-        full_at = self._buckets[bucket]
-        if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _CLOCK_TOLERANCE:
-            full_at = self._buckets[bucket] = self._spent[bucket] = (
-                latest  # no start explains it: the clock was set back
-            )
-        starts_left = limits.allows(rate, full_at, 1000 * self._now)
-        if not starts_left:
-            self._claim_again_at(-(-limits.opens_at(rate, full_at) // 1000))
-        return starts_left
+    def _buckets_of(self, lane_limit: Limit | None, queue: str, rules: QueueRules) -> list[Bucket]:
+        """The buckets of a limit, None for that of the queue; empty if it has no rate."""
+        if lane_limit is None:
+            return buckets_of(rules.rate, "queue", queue)
+        if lane_limit.kind == "rate":
+            return buckets_of(rules.rate_of_key(lane_limit.name), "key", queue, lane_limit.name)
+        of_task = self._snapshot.tasks.get(lane_limit.name) if lane_limit.kind == "task" else None
+        return buckets_of(of_task.rate, "task", lane_limit.name) if of_task is not None else []
 
     def _claim_again_at(self, moment: int) -> None:
         self.next_at = earlier(self.next_at, moment)
@@ -214,18 +203,24 @@ class LimitedClaim:
         order = ClaimOrder(self._want.strategy or rules.strategy or "priority", rules.ageing)
         unlaned = self._unlaned_heads(queue, order, limit)
         if queue not in self._snapshot.laned and not self._moved:
-            return unlaned
+            self._read_units(unlaned, rules)
+            return [head for head in unlaned if self._has_units(head, queue, rules)]
         rotation = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._lanes_around(queue, order, *rotation.where), _MAX_LANES))
         names = rotation.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
+        weight_of_lane = functools.partial(limits.lane_weight, rules=rules)
         chosen: dict[int, QueuedJob] = {}
         lanes, window = [unlaned], max(_LANE_BATCH_SIZE, limit)
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, limit, counter)
-            for head in limits.round_robin(lanes, order, rotation.served):
-                if len(chosen) < limit and head.seq not in chosen and counter.admit(limits.lane_limits_of(head.lane)):
+            self._read_units(chain(*lanes), rules)
+            for head in limits.round_robin(lanes, order, rotation.served, rotation.begun, weight_of_lane):
+                lane_limits = limits.lane_limits_of(head.lane)
+                if len(chosen) >= limit or head.seq in chosen or not counter.has_room(lane_limits):
+                    continue
+                if self._has_units(head, queue, rules) and counter.admit(lane_limits):
                     chosen[head.seq] = head
-                    rotation.serve(head)
+                    rotation.serve(head, weight_of_lane(head.lane))
             if len(chosen) >= limit:
                 break
             lanes = []
@@ -234,6 +229,24 @@ class LimitedClaim:
         if stopped_early and len(chosen) < limit:
             self._claim_again_at(self._now)  # one commit should not read more lanes: claim again for the rest
         return list(chosen.values())
+
+    def _read_units(self, heads: Iterable[QueuedJob], rules: QueueRules) -> None:
+        """Read the units of these jobs, if any rate here counts units."""
+        rates = [*rules.rates, *(of_task.rate for of_task in self._snapshot.tasks.values())]
+        if not any(window.units for rate in rates if rate is not None for window in rate.windows):
+            return
+        seqs = [head.seq for head in heads if head.seq not in self._units]
+        found = dict(_options.decode(self._tx.fetch("options_of", seqs=as_json(seqs)))) if seqs else {}
+        self._units |= {seq: units_of(found.get(seq)) for seq in seqs}
+
+    def _has_units(self, head: QueuedJob, queue: str, rules: QueueRules) -> bool:
+        """Whether all rates that count units have room for those of the job; if so, they are reserved."""
+        if head.seq not in self._units:
+            return True
+        of_job = (None, *limits.lane_limits_of(head.lane))
+        buckets = [bucket for lane_limit in of_job for bucket in self._buckets_of(lane_limit, queue, rules)]
+        counting = [bucket for bucket in buckets if bucket.window.units]
+        return not counting or self._rates.reserve(counting, self._units[head.seq])
 
     def _lanes_around(self, queue: str, order: ClaimOrder, start: str, until: str) -> Iterator[tuple[str, int]]:
         """The lanes of the queue with their levels, from the one after `start` around to `until`, which comes last."""
@@ -358,36 +371,23 @@ class LimitedClaim:
     def _count_starts(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, QueuedJob]) -> None:
         """Count the started jobs, for later queues and for rates."""
         self._in_queue[queue] += len(claims)
-        if rules.rate is not None:
-            self._spend(bucket_of(rules.rate, "queue", queue), rules.rate, len(claims))
         self._of_task.update(claim.task for claim in claims)
-        lane_limits = Counter(
-            lane_limit for claim in claims for lane_limit in limits.lane_limits_of(heads[claim.ref].lane)
-        )
-        for lane_limit, starts in lane_limits.items():
-            self._of_key[lane_limit] += starts
-            task_rate = self._snapshot.tasks[lane_limit.name].rate if lane_limit.name in self._snapshot.tasks else None
-            if lane_limit.kind == "rate" and rules.key_rate is not None:
-                self._spend(bucket_of(rules.key_rate, "key", queue, lane_limit.name), rules.key_rate, starts)
-            elif lane_limit.kind == "task" and task_rate is not None:
-                self._spend(bucket_of(task_rate, "task", lane_limit.name), task_rate, starts)
-
-    def _spend(self, bucket: str, rate: Rate, starts: int) -> None:
-        full_at = limits.spent(rate, self._buckets.get(bucket, 0), 1000 * self._now, starts)
-        self._buckets[bucket] = self._spent[bucket] = full_at
-        if not limits.allows(rate, full_at, 1000 * self._now):
-            self._claim_again_at(-(-limits.opens_at(rate, full_at) // 1000))
+        starts, units = Counter[Limit | None](), Counter[Limit | None]()
+        for claim in claims:
+            each = (None, *limits.lane_limits_of(heads[claim.ref].lane))
+            starts.update(each)
+            units.update(dict.fromkeys(each, units_of(claim.options)))
+        for lane_limit, number in starts.items():
+            if lane_limit is not None:
+                self._of_key[lane_limit] += number
+            if buckets := self._buckets_of(lane_limit, queue, rules):
+                self._rates.spend(buckets, number, units[lane_limit])
 
 
 def _weighted_sample(fronts: Mapping[int, Sequence[QueuedJob]], limit: int) -> list[QueuedJob]:
     order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, limit, random.random)
     starts_left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
     return [next(starts_left[level]) for level in order]
-
-
-def bucket_of(rate: Rate, *owner: str) -> str:
-    """The name of a bucket. It includes the rate: tokens spent under a slow rate must not block a faster one."""
-    return as_json([*owner, rate.every, rate.burst])
 
 
 def _age(head: QueuedJob) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.jobs.queue_rules import LimitState, QueueRules, Rate, RateOwner, TaskRules
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.limited_claim import bucket_of
+from headrace.engines.sql.rate_buckets import buckets_of
 from headrace.engines.sql.transaction import Database, Transaction
 
 _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
@@ -58,11 +58,16 @@ class SqlRuleStore:
 
     def limit_state(self, rates: Mapping[RateOwner, Rate] | None = None, now: int | None = None) -> LimitState:
         at = self._database.at(now)
-        owners = {bucket_of(rate, *owner): owner for owner, rate in (rates or {}).items()}
+        names = {owner: [one.name for one in buckets_of(rate, *owner)] for owner, rate in (rates or {}).items()}
 
         def read(tx: Transaction) -> LimitState:
-            buckets = _buckets.decode(tx.fetch("rate_buckets", names=as_json(list(owners)))) if owners else []
-            full_at = {owners[bucket]: moment for bucket, moment in buckets}
+            every = [name for of_owner in names.values() for name in of_owner]
+            found = dict(_buckets.decode(tx.fetch("rate_buckets", names=as_json(every)))) if every else {}
+            full_at = {
+                owner: [found.get(name, 0) for name in of_owner]
+                for owner, of_owner in names.items()
+                if any(name in found for name in of_owner)
+            }
             return LimitState(_running.decode(tx.fetch("running", now=at)), full_at)
 
         return self._database.read(read)

@@ -48,6 +48,7 @@ from headrace.engines.sql.insert import DecidedInsert
 from headrace.engines.sql.limited_claim import earlier, rules_snapshot
 from headrace.engines.sql.queries import SqlQueries
 from headrace.engines.sql.queue_rules import SqlRuleStore
+from headrace.engines.sql.rate_buckets import charge_used_units
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.schedules import SqlScheduleStore
@@ -185,6 +186,7 @@ class SqliteEngine:
         at = self.at(now)
         with self.store.writing() as db:
             settle.note(db, notes)
+            charge_used_units(SqliteTransaction(db), outcomes, at)
             settle_run = SettleRun(db, at, dependencies_first=self._has_dependencies)
             refused = settle_run.settle_with_events(outcomes, want.worker if want else None, groups)
             effects = settle_run.effects

@@ -8,11 +8,14 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from msgspec import structs
+
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.events.stream import StreamLimits
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.core.queues.rates import check_units
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
@@ -35,13 +38,14 @@ _making = threading.Lock()
 class JobContext(DurableSteps):
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_deadline_ms", "_spawning", "_stream_writer")
+    __slots__ = ("_deadline_ms", "_spawning", "_stream_writer", "_units")
 
     def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink, in_batch: bool = False) -> None:
         super().__init__(claim, link, in_batch)
         self._deadline_ms = deadline_ms
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
+        self._units: int | None = None
 
     @property
     def task(self) -> str:
@@ -97,6 +101,10 @@ class JobContext(DurableSteps):
             raise InvalidJob(f"progress: {value!r} is not a share from 0 to 1")
         text = codec.encode(dict(value) if isinstance(value, Mapping) else value)
         self._link.note(JobNote(self.id, self._claim.version, self._link.now(), progress=text))
+
+    def report_cost(self, units: int) -> None:
+        """Report the units that this run uses in all: when it ends, rates give back or charge the rest of its cost."""
+        self._units = check_units("units", units, 0)
 
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
         """Add a line to the job's own log."""
@@ -178,7 +186,8 @@ class JobContext(DurableSteps):
         return await in_thread(self.spawn, call, at_once=at_once, inherit=inherit)
 
     def enclosed(self, outcome: Outcome) -> Outcome:
-        """For the worker: the outcome with the spawned jobs."""
+        """For the worker: the outcome with the spawned jobs and the reported units."""
+        outcome = outcome if self._units is None else structs.replace(outcome, units=self._units)
         return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
     def relay(self, note: JobNote) -> None:

@@ -148,6 +148,7 @@ def _stored_options(
         preemptible=overrides.preemptible,
         remove_on_complete=overrides.remove_on_complete,
         remove_on_fail=overrides.remove_on_fail,
+        cost=options.cost,  # the store charges it, and knows no definition
         redact=declared,
         redact_args=tuple(places),
     )

@@ -272,9 +272,10 @@ class EventLoop:
         plan, now = run.plan, self._worker_state.now
         run.error = error
         try:
-            return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
+            outcome = plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
         except Exception as broken:
-            return backoff_failed(plan, run.claim, error, broken, now())
+            outcome = backoff_failed(plan, run.claim, error, broken, now())
+        return run.context.enclosed(outcome)
 
 
 async def _in_context(coroutine: Coroutine[Any, Any, T], context: contextvars.Context) -> T:

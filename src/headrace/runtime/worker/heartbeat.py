@@ -231,7 +231,8 @@ class Heartbeat:
     def _record_timeout(self, run: Attempt, error: JobTimeout) -> None:
         extra = {**run.about, "event": "job.timed_out"}
         log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=extra)
-        self._end(run, outcome_of_error(run.plan, run.claim, error, self._worker_state.now), "timed out")
+        outcome = outcome_of_error(run.plan, run.claim, error, self._worker_state.now)
+        self._end(run, run.context.enclosed(outcome), "timed out")
 
     def _end(self, run: Attempt, outcome: Outcome | None, reason: str) -> None:
         end_run(self._worker_state, self._threads, run, outcome, reason)

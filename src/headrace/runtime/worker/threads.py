@@ -173,7 +173,7 @@ class Threads:
             return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
             run.error = error
-            return outcome_of_error(plan, claim, error, worker_state.now)
+            return run.context.enclosed(outcome_of_error(plan, claim, error, worker_state.now))
 
     def _batch_outcomes(self, batch: Batch) -> dict[Attempt, Outcome]:
         try:
@@ -202,4 +202,4 @@ class Threads:
         except BaseException as error:
             value = error
         run.error = value
-        return outcome_of_error(run.plan, run.claim, value, now)
+        return run.context.enclosed(outcome_of_error(run.plan, run.claim, value, now))

@@ -74,6 +74,18 @@ SELECT {rows {QueuedJob}} FROM (
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
                    ORDER BY rank, seq DESC LIMIT :limit) AS lifo) AS heads;
 
+-- name: options_of
+SELECT {rows job.seq, job.options} FROM {each seqs}
+    {lookup headrace_jobs AS job ON job.seq = CAST(seqs.value AS bigint)} WHERE job.options IS NOT NULL;
+
+-- name: charged (each lease: Lease)
+SELECT {rows job.id, job.queue, job.task, job.lane, job.options, job.started_at, queue.rules, task.rules}
+FROM {each lease}
+    {lookup headrace_jobs AS job ON job.{has_id lease.id}}
+    LEFT JOIN headrace_queues AS queue ON queue.name = job.queue
+    LEFT JOIN headrace_tasks AS task ON task.name = job.task
+WHERE job.state = 'running' AND job.version = lease.version;
+
 -- name: rate_buckets
 SELECT {rows name, full_at} FROM headrace_rate_buckets WHERE name {in_texts :names};
 

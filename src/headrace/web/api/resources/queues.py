@@ -9,11 +9,18 @@ from msgspec import Struct
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.queues.queues import QueueStats
 from headrace.core.jobs.queue_rules import TaskRules
-from headrace.core.queues.rule_fields import QUEUE_RULES, TASK_RULES, QueueRuleFields, TaskRuleFields
+from headrace.core.queues.rule_fields import (
+    KEY_RULES,
+    QUEUE_RULES,
+    TASK_RULES,
+    KeyRuleFields,
+    QueueRuleFields,
+    TaskRuleFields,
+)
 from headrace.core.queues.rules_text import rule_values
-from headrace.core.tasks.option_fields import QueueName, TaskName
+from headrace.core.tasks.option_fields import QueueName, TaskName, Word
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import Changed, Limit, change_type, given_fields
+from headrace.web.api.schemas import Changed, Limit, change_type, given_fields, new_type
 from headrace.web.security.middleware import RequestContext
 
 table = Table("queues", "Queues with their counts and rules.")
@@ -37,6 +44,7 @@ class QueueRecord(Struct, frozen=True, kw_only=True):
     workers: int
     starts_left: int | None
     rules: QueueRuleFields
+    keys: dict[str, KeyRuleFields] = {}
 
 
 class PeekQuery(Struct, frozen=True):
@@ -57,6 +65,7 @@ class TaskRecord(TaskRuleFields, frozen=True, kw_only=True):
 
 _CHANGES = "Rules to change: null removes a rule, omitted rules stay."
 QueueChange = change_type("QueueChange", QUEUE_RULES, _CHANGES)
+KeyChange = new_type("KeyChange", change_type("KeyRuleChange", KEY_RULES, _CHANGES), _CHANGES, key=Word)
 TaskChange = change_type("TaskChange", TASK_RULES, _CHANGES)
 
 
@@ -88,6 +97,14 @@ def configure(context: RequestContext, queue: QueueName, body: Struct) -> QueueR
     return _record(context.app.queue(queue).stats())
 
 
+@table.patch("/queues/{queue}/keys", body=KeyChange, example={"key": "acme", "rate": "100/min", "concurrency": 5})
+def configure_key(context: RequestContext, queue: QueueName, body: Struct) -> QueueRecord:
+    """Change rules of one key of a queue, such as a tenant's, in place of those of every key."""
+    given = given_fields(body)
+    context.app.queue(queue).configure_key(given.pop("key"), **given)
+    return _record(context.app.queue(queue).stats())
+
+
 @table.post("/queues/{queue}/pause")
 def pause(context: RequestContext, queue: QueueName) -> QueueRecord:
     """Pause a queue: workers start none of its jobs. Running jobs continue."""
@@ -116,7 +133,8 @@ def delete(context: RequestContext, queue: QueueName) -> None:
 
 def _record(stats: QueueStats) -> QueueRecord:
     fields = given_fields(stats, exclude=("rules",))
-    return QueueRecord(rules=QueueRuleFields(**rule_values(stats.rules)), **fields)
+    keys = {key: KeyRuleFields(**rule_values(own)) for key, own in stats.rules.keys.items()}
+    return QueueRecord(rules=QueueRuleFields(**rule_values(stats.rules)), keys=keys, **fields)
 
 
 # -- tasks

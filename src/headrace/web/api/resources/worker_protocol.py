@@ -12,6 +12,7 @@ from headrace.app.jobs.records import lowered
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.known_tasks import is_reserved
 from headrace.core.jobs.records import JobNote, Lease, WorkerRow
+from headrace.core.queues.rates import MOST_UNITS
 from headrace.core.tasks.labels import check_capabilities
 from headrace.core.tasks.option_fields import Word
 from headrace.core.tasks.options import check_name, check_queue
@@ -144,7 +145,7 @@ class OutcomeReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     an `error`; the retry policy of the task or the call decides, unless the failure is `permanent` or gives a `delay`.
     `snooze` runs the job again after `delay` seconds, `wait` when the `number`-th event of the name `event` has come,
     or after `delay` seconds; `release` returns it to the queue. These three do not count as an attempt. `cancel`
-    cancels it.
+    cancels it. `cost` are the units that the attempt has used, if they differ from those of the job.
     """
 
     id: str
@@ -158,6 +159,7 @@ class OutcomeReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     permanent: bool = False
     delay: Seconds | None = None
     reason: Annotated[str, Meta(max_length=1000)] | None = None
+    cost: Annotated[int, Meta(ge=0, le=MOST_UNITS)] | None = None
 
 
 class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -367,4 +369,5 @@ def _attempt_result(context: RequestContext, report: OutcomeReport) -> AttemptRe
         event=report.event,
         event_number=report.number,
         spawn=lambda: [call_of(context.app, job) for job in report.spawn],
+        cost=report.cost,
     )

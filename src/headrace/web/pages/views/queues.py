@@ -13,7 +13,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import NOT_STARTED, State
-from headrace.core.queues.rule_fields import QUEUE_RULES
+from headrace.core.queues.rule_fields import KEY_RULES, QUEUE_RULES
 from headrace.core.queues.rules_text import format_rules, rule_values
 from headrace.core.text import counted
 from headrace.web.pages import chart_data, formatting
@@ -70,6 +70,8 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
         "running": summaries(request.app.jobs.find(state=State.RUNNING, queue=name, limit=_MAX_JOBS), request.app),
         "workers": [worker for worker in request.page_cache.workers() if not worker.queues or name in worker.queues],
         "rules": form_fields(QUEUE_RULES, rule_values(stats.rules)),
+        "keys": {key: format_rules(own) for key, own in stats.rules.keys.items()},
+        "key_rules": form_fields(KEY_RULES, {}),
         "topics": (f"queue:{name}", "worker"),
     }
 
@@ -154,6 +156,14 @@ def _configure(request: PageRequest) -> ActionResult:
     return ActionResult(f"The rules of queue {queue.name} apply to every worker within a second.", target=queue.name)
 
 
+def _configure_key(request: PageRequest) -> ActionResult:
+    queue, key = request.app.queue(request.path_param("queue")), request.form_field("key") or ""
+    own = queue.configure_key(key, **dict.fromkeys(KEY_RULES) | given_rules(request, KEY_RULES))
+    return ActionResult(
+        f"Key {key} of queue {queue.name} has {format_rules(own) or 'no rules of its own'}.", target=queue.name
+    )
+
+
 VIEWS = [
     View(path="/queues", template="queues/queues.html", show=show, label="Queues", icon="queues", key="q"),
     View(path="/queues/{queue:path}", template="queues/queue.html", show=show_one),
@@ -164,4 +174,5 @@ ACTIONS = [
     Action(path="/queues/{queue:path}/clear", name="queue.clear", run=_clear, confirmation=_confirm_clear),
     Action(path="/queues/{queue:path}/delete", name="queue.delete", run=_delete, confirmation=_confirm_delete),
     Action(path="/queues/{queue:path}/configure", name="queue.configure", run=_configure),
+    Action(path="/queues/{queue:path}/keys", name="queue.configure_key", run=_configure_key),
 ]

@@ -66,9 +66,27 @@ local function sort_by_turn(lanes, level, served, newest_first)
   table.sort(lanes, served and by_name or by_age)
 end
 
+-- Start jobs of a lane until its turn is over: as many as it has weight, or nothing more may start. Whether any did.
+-- A turn that `max_jobs` breaks off goes on with the next claim, unless `served` is called, with which it is over.
+local function take_turn(lane, level, chosen, max_jobs, positions, queue_lanes, served)
+  local begun, name, of_head = positions.begun, turn_key(level, lane), lane.heads[lane.at].level
+  local before = begun and begun[1] == level and begun[2] == name and begun[3] or 0
+  local starts, weight = before, queue_lanes.weight_of(lane)
+  while #chosen < max_jobs and queue_lanes.has_next(lane) and lane.heads[lane.at].level == of_head
+    and queue_lanes.try_acquire(lane) do
+    chosen[#chosen + 1], lane.at, starts = lane.heads[lane.at], lane.at + 1, starts + 1
+    if starts >= weight then break end
+  end
+  if starts == before then return false end
+  local is_broken_off = starts < weight and #chosen >= max_jobs
+  positions.begun = is_broken_off and {level, name, starts} or nil
+  if not is_broken_off then served(name) end
+  return true
+end
+
 -- Up to `max_jobs` jobs, turn by turn. `queue_lanes` has the functions of the queue: `unlaned` (the lane of jobs
 -- without one), `open` (a lane by its turn; nothing if it is closed or empty), `has_next`, `try_acquire`,
--- `created_lanes` (lanes created meanwhile), `by_level`, `newest_first`.
+-- `weight_of`, `created_lanes` (lanes created meanwhile), `by_level`, `newest_first`.
 local function choose_in_turn(queue, max_jobs, positions, queue_lanes)
   local chosen, ready, seen, again = {}, {}, 0, {}
   local served, stopped, reached = positions.served, positions.left or {}, {}
@@ -93,10 +111,8 @@ local function choose_in_turn(queue, max_jobs, positions, queue_lanes)
     sort_by_turn(lanes, level, last, queue_lanes.newest_first)
     for _, lane in ipairs(lanes) do
       if #chosen >= max_jobs then return end
-      if queue_lanes.try_acquire(lane) then
-        chosen[#chosen + 1] = lane.heads[lane.at]
-        lane.at, again[#again + 1], served[level] = lane.at + 1, lane, turn_key(level, lane)
-      end
+      local function is_over(name) served[level] = name end
+      if take_turn(lane, level, chosen, max_jobs, positions, queue_lanes, is_over) then again[#again + 1] = lane end
     end
   end
 
@@ -230,11 +246,11 @@ local function choose_by_age(queue, max_jobs, positions, queue_lanes)
     sort_by_turn(lanes, ALL_LEVELS, last)
     for _, lane in ipairs(lanes) do
       if #chosen >= max_jobs then return end
-      if queue_lanes.try_acquire(lane) then
-        chosen[#chosen + 1] = lane.heads[lane.at]
-        lane.at, again[#again + 1], positions.served[ALL_LEVELS] = lane.at + 1, lane, lane.name
+      local function is_over(name)
+        positions.served[ALL_LEVELS] = name
         if not lane.is_ahead then positions.from = lane.turn end -- a lane out of turn does not move it
       end
+      if take_turn(lane, ALL_LEVELS, chosen, max_jobs, positions, queue_lanes, is_over) then again[#again + 1] = lane end
     end
     for _, lane in ipairs(again) do
       if #chosen < max_jobs and queue_lanes.has_next(lane) then make_ready({lane}) end

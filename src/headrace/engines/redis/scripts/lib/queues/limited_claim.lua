@@ -123,7 +123,16 @@ local function lanes_of_queue(queue, rules, order, max_jobs, unlaned)
 
   return {
     unlaned = {name = '', turn = '', at = 1, heads = unlaned, is_known = true}, open = open, has_next = has_next,
-    created_lanes = created_lanes, try_acquire = function(lane) return try_acquire(gates_of(lane.name)) end,
+    created_lanes = created_lanes,
+    try_acquire = function(lane) return try_acquire(gates_of(lane.name), lane.heads[lane.at].member) end,
+    weight_of = function(lane)
+      local most = 1
+      for _, gate in ipairs(rules.keys and gates_of(lane.name) or {}) do
+        local own = gate:find('^[cr]') and rules.keys[gate:sub(3)]
+        most = math.max(most, own and own.weight or 1)
+      end
+      return most
+    end,
     by_level = by_level, newest_first = order == 'lifo', ageing = rules.ageing,
   }
 end
@@ -133,7 +142,13 @@ local function choose(queue, rules, max_jobs)
   local order = own_order or rules.strategy or 'priority'
   local function at_front(width) return front(queue, '', order, rules.ageing, width) end
   local unlaned = heads_after_moves(queue, at_front, max_jobs, function() end)
-  if not has_lanes[queue] then return unlaned end
+  if not has_lanes[queue] then
+    local chosen, _, try_acquire = {}, limit_counter(queue, rules)
+    for _, head in ipairs(unlaned) do
+      if try_acquire({}, head.member) then chosen[#chosen + 1] = head end
+    end
+    return chosen
+  end
   local positions = known_positions[queue] and cjson.decode(known_positions[queue]) or {served = {}}
   local take_turns = order == 'priority' and rules.ageing and choose_by_age or choose_in_turn
   local chosen, is_all = take_turns(queue, max_jobs, positions, lanes_of_queue(queue, rules, order, max_jobs, unlaned))
@@ -145,20 +160,23 @@ end
 
 -- Count the started jobs for the rates.
 local function count_for_rates(queue, rules, started)
-  local starts_by_gate = {}
+  local heads_by_gate = {}
   for _, head in ipairs(started) do
-    for _, gate in ipairs(gates_of(head.lane)) do starts_by_gate[gate] = (starts_by_gate[gate] or 0) + 1 end
-  end
-  if rules.rate then spend(rules.rate, #started, 'queue', queue) end
-  for gate, starts in pairs(starts_by_gate) do
-    local kind, name = gate:sub(1, 1), gate:sub(3)
-    local of_name = task_rules[name]
-    if kind == 'r' and rules.key_rate then
-      spend(rules.key_rate, starts, 'key', queue, name)
-    elseif kind == 't' and of_name and of_name.rate then
-      spend(of_name.rate, starts, 'task', name)
+    for _, gate in ipairs(gates_of(head.lane)) do
+      heads_by_gate[gate] = heads_by_gate[gate] or {}
+      table.insert(heads_by_gate[gate], head)
     end
   end
+  local function count(found, rate, ...)
+    local function units_of_all()
+      local units = 0
+      for _, head in ipairs(found) do units = units + units_of(head.member) end
+      return units
+    end
+    if rate then spend(rate, #found, units_of_all, ...) end
+  end
+  count(started, rules.rate, 'queue', queue)
+  for gate, found in pairs(heads_by_gate) do count(found, rate_of(gate, queue, rules)) end
 end
 
 -- Claim up to `max_jobs` jobs of the queue, within all limits; how many there were.

@@ -10,19 +10,6 @@ local function claim_again_at(moment)
   next_start = math.min(next_start or moment, moment)
 end
 
-local function is_rate(value)
-  return type(value) == 'table' and all_are(is_whole_number, value.every, value.burst) and value.every > 0
-    and value.burst > 0
-end
-
--- Stored rules; damaged ones count as none, so that no queue stops.
-local function rules_in(stored)
-  local rules = from_json(stored)
-  local is_whole = none_or_all_are(is_rate, rules.rate, rules.key_rate) and none_or_all_are(is_text, rules.strategy)
-    and none_or_all_are(is_whole_number, rules.weight, rules.ageing, rules.concurrency, rules.key_concurrency)
-  return is_whole and rules or {}
-end
-
 local function read_rules(capabilities, order, positions, unknown, unknown_in)
   for _, name in ipairs(capabilities) do capability_set[name] = true end
   for i = 1, #positions, 2 do known_positions[positions[i]], new_positions[positions[i]] = positions[i + 1], '' end
@@ -56,27 +43,57 @@ end
 
 -- Rates.
 
-local full_at = {} -- by the bucket's name
+-- By the bucket's name: when it is full; the same with the units of chosen jobs; whether a job waits for its units.
+-- By the number of a job: its units.
+local full_at, units_in = {}, {planned = {}, closed = {}, jobs = {}}
+
+local function stored_full_at(window, bucket)
+  if not full_at[bucket] then
+    full_at[bucket] = tonumber(call('ZSCORE', RATE_BUCKETS, bucket) or 0)
+    local latest = 1000 * now + window.burst * window.every
+    if full_at[bucket] > latest + (window.units and 86400000000 or 60000000) then -- the clock was set back
+      full_at[bucket] = latest
+      call('ZADD', RATE_BUCKETS, text(latest), bucket)
+    end
+  end
+  return full_at[bucket]
+end
 
 -- How many may start by this rate; if none, when the next one may.
 local function rate_capacity(rate, ...)
-  local bucket, present = bucket_of(rate, ...), 1000 * now
-  full_at[bucket] = full_at[bucket] or tonumber(call('ZSCORE', RATE_BUCKETS, bucket) or 0)
-  local latest = present + rate.burst * rate.every
-  if full_at[bucket] > latest + 60000000 then -- no start led there: the clock was set back
-    full_at[bucket] = latest
-    call('ZADD', RATE_BUCKETS, text(latest), bucket)
+  local least, opening = math.huge, nil
+  for _, window in ipairs(windows_of(rate)) do
+    local starts, _, opens_at = read_window(window, stored_full_at(window, bucket_of(window, ...)), 1000 * now, 1)
+    if starts < 1 then opening = math.max(opening or 0, opens_at) end
+    least = math.min(least, starts)
   end
-  local starts = math.floor((rate.burst * rate.every - math.max(full_at[bucket] - present, 0)) / rate.every)
-  if starts < 1 then claim_again_at(math.ceil((full_at[bucket] - (rate.burst - 1) * rate.every) / 1000)) end
-  return math.max(starts, 0)
+  if opening then claim_again_at(opening) end
+  return least
 end
 
-local function spend(rate, starts, ...)
-  local bucket = bucket_of(rate, ...)
-  full_at[bucket] = math.max(full_at[bucket] or 0, 1000 * now) + starts * rate.every
-  call('ZADD', RATE_BUCKETS, text(full_at[bucket]), bucket)
+-- Take tokens for jobs that start: as many as they are, or as they have units.
+local function spend(rate, starts, units_of_all, ...)
+  for _, window in ipairs(windows_of(rate)) do
+    local bucket = bucket_of(window, ...)
+    local _, base = read_window(window, stored_full_at(window, bucket), 1000 * now, 1)
+    full_at[bucket] = base + (window.units and units_of_all() or starts) * window.every
+    call('ZADD', RATE_BUCKETS, text(full_at[bucket]), bucket)
+  end
   rate_capacity(rate, ...)
+end
+
+-- The units of a job, which is read once.
+local function units_of(member)
+  units_in.jobs[member] = units_in.jobs[member] or cost_of(member)
+  return units_in.jobs[member]
+end
+
+-- The rate of a limit of a lane with the names of its bucket; nothing if it has none.
+local function rate_of(gate, queue, rules)
+  local kind, name = gate:sub(1, 1), gate:sub(3)
+  local of_key = kind == 'r' and key_rules(rules, name).rate
+  if of_key then return of_key, 'key', queue, name end
+  if kind == 't' and task_rules[name] and task_rules[name].rate then return task_rules[name].rate, 'task', name end
 end
 
 -- Concurrency. An expired lease does not count.
@@ -115,10 +132,10 @@ local function limit_counter(queue, rules)
     if kind == 'n' then return (capability_set[name] or capability_set['*']) and math.huge or 0 end
     if kind == 'c' then
       local of_group = tonumber(name:match('^([1-9]%d*)\t')) -- as in core/queues/limits.py
-      return (of_group or rules.key_concurrency or 1) - count_live(key_of('held', gate))
+      return (of_group or key_rules(rules, name).concurrency or 1) - count_live(key_of('held', gate))
     end
     if kind == 't' then return task_capacity(name) end
-    return rules.key_rate and rate_capacity(rules.key_rate, 'key', queue, name) or math.huge
+    return rate_of(gate, queue, rules) and rate_capacity(rate_of(gate, queue, rules)) or math.huge
   end
   local function lane_capacity(gates)
     local least = math.huge
@@ -129,8 +146,33 @@ local function limit_counter(queue, rules)
     end
     return least
   end
-  local function try_acquire(gates)
-    if lane_capacity(gates) < 1 then return false end
+  -- Whether every window that counts units has room for those of this job; if so, they are reserved. If a window has
+  -- not, no other job of this claim takes what is left: the job would wait for ever.
+  local function reserve_units(gates, member)
+    local buckets, is_open = {}, true
+    local function look(rate, ...)
+      for _, window in ipairs(rate and windows_of(rate) or {}) do
+        if window.units then
+          local bucket, units = bucket_of(window, ...), units_of(member)
+          local moment = units_in.planned[bucket] or stored_full_at(window, bucket)
+          local room, base, opens_at = read_window(window, moment, 1000 * now, units)
+          if room < math.min(units, window.burst) then
+            claim_again_at(opens_at)
+            units_in.closed[bucket] = true
+          end
+          is_open = is_open and not units_in.closed[bucket]
+          buckets[bucket] = base + units * window.every
+        end
+      end
+    end
+    look(rules.rate, 'queue', queue)
+    for _, gate in ipairs(gates) do look(rate_of(gate, queue, rules)) end
+    for bucket, moment in pairs(is_open and buckets or {}) do units_in.planned[bucket] = moment end
+    return is_open
+  end
+
+  local function try_acquire(gates, member)
+    if lane_capacity(gates) < 1 or not reserve_units(gates, member) then return false end
     for _, gate in ipairs(gates) do capacities[gate] = capacities[gate] - 1 end
     return true
   end

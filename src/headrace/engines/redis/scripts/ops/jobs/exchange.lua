@@ -4,7 +4,7 @@
 -- keeps, the tasks it does not know, and queues where such a task came up), whether that is more than capabilities,
 -- whether outcomes spawn jobs or dependencies, the page of events of the exchange or nothing, their number, their time,
 -- the number of successes among the outcomes, the tasks that the worker knows, each between line breaks, or nothing if
--- it knows all
+-- it knows all, the units that outcomes report, each with id and version, or nothing
 -- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with
 -- their weights, queues with the lane positions to keep, the numbers of damaged jobs, and queues from which nothing
 -- was claimed, each with an unknown task
