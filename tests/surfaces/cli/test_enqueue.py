@@ -104,7 +104,7 @@ def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:
         (("x", "--concurrency-key", ""), "concurrency_key: expected a name"),
         (("x", "--after", "nobody"), "nobody"),
         (("x", "--after", "a b"), "after"),
-        (("x", "--on-parent-failure", "weep"), "'cancel', 'run', 'hold'"),
+        (("x", "--on-parent-failure", "weep"), "'cancel', 'run', 'only', 'hold'"),
         (("x", "--on-parent-failure", "run"), "--on-parent-failure needs --after"),
     ],
 )
