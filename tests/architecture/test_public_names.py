@@ -45,6 +45,7 @@ PROMISED = {
     "ParentFailure": "job_id task state error message",
     "chain": "",
     "group": "",
+    "Breaker": "name is_open reset areset",
     "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear configure "
     "aconfigure rules",
     "Webhook": "id url types queue task paused reason created_at secret",
@@ -179,6 +180,7 @@ PROMISED_ERRORS = {
     "SchemaMismatch": headrace.ConfigError,
     "RetryLater": Exception,
     "Snooze": Exception,
+    "BreakerOpen": headrace.Snooze,
     "CancelJob": Exception,
     "PermanentError": Exception,
     "RetryableError": Exception,
