@@ -363,6 +363,12 @@ class Remedy(TypedDict):
     words: NotRequired[str]
 
 
+class Fork(TypedDict):
+    """The step to begin with; without one, the new job keeps nothing."""
+
+    from_step: NotRequired[str | None]
+
+
 class JobChange(TypedDict):
     """Fields to change; omitted fields stay."""
 
@@ -1793,6 +1799,10 @@ class JobsApi(_Resource):
     def promote(self, job_id: str, /) -> JobRecord:
         """Run a scheduled, retrying or waiting job now."""
         return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/promote"))
+
+    def fork(self, job_id: str, /, **body: Unpack[Fork]) -> JobRecord:
+        """Run a finished job anew from a step, as a new job that keeps the results of the steps before it."""
+        return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/fork", body=body))
 
     def get(self, job_id: str, /) -> JobRecord:
         """Return everything about one job, with secrets redacted."""

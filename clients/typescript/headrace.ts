@@ -361,6 +361,11 @@ export interface Remedy {
   words?: string;
 }
 
+/** The step to begin with; without one, the new job keeps nothing. */
+export interface Fork {
+  from_step?: string | null;
+}
+
 /** Fields to change; omitted fields stay. */
 export interface JobChange {
   priority?: number;
@@ -1657,6 +1662,11 @@ export class JobsApi extends Resource {
   /** Run a scheduled, retrying or waiting job now. */
   promote(jobId: string): Promise<JobRecord> {
     return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/promote`);
+  }
+
+  /** Run a finished job anew from a step, as a new job that keeps the results of the steps before it. */
+  fork(jobId: string, body: Fork = {}): Promise<JobRecord> {
+    return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/fork`, { body });
   }
 
   /** Return everything about one job, with secrets redacted. */
