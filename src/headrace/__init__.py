@@ -24,6 +24,7 @@ from headrace.errors import (
     AlertRuleNotFound,
     AlertSilenceNotFound,
     AppClosed,
+    BreakerOpen,
     CancelJob,
     ConfigError,
     CorruptPayload,
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from headrace.core.tasks.option_types import CallOptions, ScheduleOptions, TaskOptions
     from headrace.core.tasks.retry import Retry
     from headrace.core.tasks.unique import Cache, Unique
+    from headrace.runtime.context.breaker import Breaker
     from headrace.runtime.context.current_job import JobContext, current_job, current_jobs
     from headrace.runtime.context.logs import JobContextFilter, JsonFormatter, TextFormatter, configure_logs
     from headrace.runtime.flows.chains import chain, group
@@ -149,6 +151,8 @@ __all__ = [
     "ArchiveStats",
     "AttemptError",
     "Backup",
+    "Breaker",
+    "BreakerOpen",
     "BulkRequeue",
     "Cache",
     "Call",
@@ -295,6 +299,7 @@ _NAMES_OF = {
     "headrace.core.tasks.option_types": "CallOptions ScheduleOptions TaskOptions",
     "headrace.core.tasks.retry": "Retry",
     "headrace.core.tasks.unique": "Cache Unique",
+    "headrace.runtime.context.breaker": "Breaker",
     "headrace.runtime.context.current_job": "JobContext current_job current_jobs",
     "headrace.runtime.context.logs": "JobContextFilter JsonFormatter TextFormatter configure_logs",
     "headrace.runtime.flows.chains": "chain group",

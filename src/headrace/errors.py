@@ -38,7 +38,7 @@ HeadraceError
 JobTimeout (TimeoutError)           the recorded error of an attempt that timed out
 
 Raised by a task, caught by the worker:
-RetryLater · Snooze · CancelJob · PermanentError · RetryableError
+RetryLater · Snooze · BreakerOpen · CancelJob · PermanentError · RetryableError
 """
 
 from __future__ import annotations
@@ -359,6 +359,10 @@ class Snooze(_Portable):
     def __init__(self, delay: float | timedelta, message: str = "snoozed") -> None:
         super().__init__(message)
         self.delay = delay
+
+
+class BreakerOpen(Snooze):
+    """A circuit breaker is open. A task that does not catch it is snoozed until the breaker lets a call through."""
 
 
 class CancelJob(Exception):

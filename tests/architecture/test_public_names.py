@@ -45,6 +45,7 @@ PROMISED = {
     "ParentFailure": "job_id task state error message",
     "chain": "",
     "group": "",
+    "Breaker": "name is_open reset areset",
     "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear configure "
     "aconfigure configure_key aconfigure_key rules",
     "Webhook": "id url types queue task paused reason created_at secret",
@@ -180,6 +181,7 @@ PROMISED_ERRORS = {
     "SchemaMismatch": headrace.ConfigError,
     "RetryLater": Exception,
     "Snooze": Exception,
+    "BreakerOpen": headrace.Snooze,
     "CancelJob": Exception,
     "PermanentError": Exception,
     "RetryableError": Exception,

@@ -445,6 +445,7 @@ CLASSES: dict[str, type] = {
     "Dead": Dead,
     "Admin": Admin,
     "Metrics": Metrics,
+    "Breaker": headrace.Breaker,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from headrace.app.queues.queues import change_task_rules, rules_of_tasks
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.queues.rules_text import changed
+from headrace.core.tasks.options import check_name
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.jobs.async_twin import twin
+
+if TYPE_CHECKING:
+    from headrace.runtime.context.breaker import Breaker
 
 
 class TaskRuleMethods:
@@ -38,6 +44,25 @@ class TaskRuleMethods:
     def resume_task(self, name: str) -> None:
         """Resume a task."""
         change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=False))
+
+    def breaker(
+        self,
+        name: str,
+        *,
+        failures: int = 5,
+        open_for: float | timedelta = 30,
+        on: type[Exception] | Sequence[type[Exception]] = Exception,
+    ) -> Breaker:
+        """A circuit breaker around an external service: `with app.breaker("stripe"): ...`, or `async with`.
+
+        After `failures` in a row, counted over all processes, it is open for `open_for` seconds: `with` raises
+        BreakerOpen, which snoozes the job. Then one call tries; its success closes the breaker. Exceptions other than
+        those in `on` are answers of the service.
+        """
+        from headrace.core.tasks.breaker import checked_breaker
+        from headrace.runtime.context.breaker import Breaker  # deferred: many programs use none
+
+        return Breaker(lambda: self.engine, check_name("breaker", name), *checked_breaker(failures, open_for, on))
 
     atask_rules = twin(task_rules)
     aconfigure_task = twin(configure_task)
