@@ -171,6 +171,9 @@ class RedisPrefixes:
 
     def drop(self, url: str) -> None:
         self._servers.drop(url)
+        client, until = self._servers.redis_connection(url), time.monotonic() + _PATIENCE
+        while client.info("memory")["lazyfree_pending_objects"] and time.monotonic() < until:
+            time.sleep(0.1)  # the size of the next store is what the server has grown by
 
     def rest(self, url: str) -> None:
         client, until = self._servers.redis_connection(url), time.monotonic() + _PATIENCE
