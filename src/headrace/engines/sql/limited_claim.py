@@ -7,21 +7,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from headrace.core.damaged_records import read
-from headrace.core.jobs.queue_rules import (
-    QueueRules,
-    Rate,
-    Strategy,
-    TaskRules,
-    decode_queue_rules,
-    decode_task_rules,
-)
+from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules, decode_queue_rules, decode_task_rules
 from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.core.queues import limits
 from headrace.core.queues.limits import EVERYTHING, ClaimOrder, Limit, LimitCounter, QueuedJob
@@ -191,9 +184,7 @@ class LimitedClaim:
 
     def _rate_capacity(self, bucket: str, rate: Rate) -> int:
         """How many may start by this rate; if none, sets the time of the next one."""
-        if bucket not in self._buckets:
-            found = dict(_buckets.decode(self._tx.fetch("rate_buckets", names=as_json([bucket]))))
-            self._buckets[bucket] = found.get(bucket, 0)
+        self._load_buckets({bucket})
         full_at = self._buckets[bucket]
         if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _CLOCK_TOLERANCE:
             full_at = self._buckets[bucket] = self._spent[bucket] = (
@@ -203,6 +194,12 @@ class LimitedClaim:
         if not starts_left:
             self._claim_again_at(-(-limits.opens_at(rate, full_at) // 1000))
         return starts_left
+
+    def _load_buckets(self, names: Set[str]) -> None:
+        """Read these buckets at once: a thousand keys would be a thousand round trips."""
+        if missing := sorted(names - self._buckets.keys()):
+            read = _buckets.decode(self._tx.fetch("rate_buckets", names=as_json(missing)))
+            self._buckets |= dict.fromkeys(missing, 0) | dict(read)
 
     def _claim_again_at(self, moment: int) -> None:
         self.next_at = earlier(self.next_at, moment)
@@ -217,6 +214,9 @@ class LimitedClaim:
             return unlaned
         rotation = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._lanes_around(queue, order, *rotation.where), _MAX_LANES))
+        if (rate := rules.key_rate) is not None:
+            keys = limits.rated_keys(lane for lane, _ in found)
+            self._load_buckets({bucket_of(rate, "key", queue, key) for key in keys})
         names = rotation.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
         chosen: dict[int, QueuedJob] = {}
         lanes, window = [unlaned], max(_LANE_BATCH_SIZE, limit)
