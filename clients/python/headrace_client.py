@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
 
 
 class JobList(TypedDict):
@@ -208,7 +208,7 @@ class JobRequest(TypedDict):
     metadata: NotRequired[dict[str, Any]]
     after: NotRequired[list[str]]
     parent: NotRequired[str]
-    on_parent_failure: NotRequired[Literal["cancel", "hold", "run"]]
+    on_parent_failure: NotRequired[Literal["cancel", "hold", "only", "run"]]
     lifo: NotRequired[bool]
     needs: NotRequired[list[str]]
     rate_key: NotRequired[str]
@@ -363,6 +363,12 @@ class Remedy(TypedDict):
     words: NotRequired[str]
 
 
+class Fork(TypedDict):
+    """The step to begin with; without one, the new job keeps nothing."""
+
+    from_step: NotRequired[str | None]
+
+
 class JobChange(TypedDict):
     """Fields to change; omitted fields stay."""
 
@@ -448,7 +454,7 @@ class QueueChange(TypedDict):
 
 
 class TaskRecord(TypedDict):
-    """A task: whether its code is known to the web process, and its rules."""
+    """A task: whether its code is known to the web process, its rules, and its batches: their size and wait."""
 
     rate: NotRequired[str | None]
     burst: NotRequired[int | None]
@@ -457,6 +463,8 @@ class TaskRecord(TypedDict):
     task: str
     known: bool
     paused: NotRequired[bool]
+    batch: NotRequired[int | None]
+    within: NotRequired[float | None]
 
 
 class TaskChange(TypedDict):
@@ -1791,6 +1799,10 @@ class JobsApi(_Resource):
     def promote(self, job_id: str, /) -> JobRecord:
         """Run a scheduled, retrying or waiting job now."""
         return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/promote"))
+
+    def fork(self, job_id: str, /, **body: Unpack[Fork]) -> JobRecord:
+        """Run a finished job anew from a step, as a new job that keeps the results of the steps before it."""
+        return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/fork", body=body))
 
     def get(self, job_id: str, /) -> JobRecord:
         """Return everything about one job, with secrets redacted."""

@@ -216,7 +216,7 @@ export interface JobRequest {
   metadata?: Record<string, Json>;
   after?: Array<string>;
   parent?: string;
-  on_parent_failure?: "cancel" | "hold" | "run";
+  on_parent_failure?: "cancel" | "hold" | "only" | "run";
   lifo?: boolean;
   needs?: Array<string>;
   rate_key?: string;
@@ -343,7 +343,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "claim" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
+export type Trigger = "cancel" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
@@ -359,6 +359,11 @@ export interface Remedy {
   target: string;
   command: string;
   words?: string;
+}
+
+/** The step to begin with; without one, the new job keeps nothing. */
+export interface Fork {
+  from_step?: string | null;
 }
 
 /** Fields to change; omitted fields stay. */
@@ -438,7 +443,7 @@ export interface QueueChange {
   key_concurrency?: number | null;
 }
 
-/** A task: whether its code is known to the web process, and its rules. */
+/** A task: whether its code is known to the web process, its rules, and its batches: their size and wait. */
 export interface TaskRecord {
   rate?: string | null;
   burst?: number | null;
@@ -447,6 +452,8 @@ export interface TaskRecord {
   task: string;
   known: boolean;
   paused?: boolean;
+  batch?: number | null;
+  within?: number | null;
 }
 
 /** Rules to change: null removes a rule, omitted rules stay. */
@@ -1655,6 +1662,11 @@ export class JobsApi extends Resource {
   /** Run a scheduled, retrying or waiting job now. */
   promote(jobId: string): Promise<JobRecord> {
     return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/promote`);
+  }
+
+  /** Run a finished job anew from a step, as a new job that keeps the results of the steps before it. */
+  fork(jobId: string, body: Fork = {}): Promise<JobRecord> {
+    return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/fork`, { body });
   }
 
   /** Return everything about one job, with secrets redacted. */

@@ -117,7 +117,7 @@ if TYPE_CHECKING:
     from headrace.core.tasks.option_types import CallOptions, ScheduleOptions, TaskOptions
     from headrace.core.tasks.retry import Retry
     from headrace.core.tasks.unique import Cache, Unique
-    from headrace.runtime.context.current_job import JobContext, current_job
+    from headrace.runtime.context.current_job import JobContext, current_job, current_jobs
     from headrace.runtime.context.logs import JobContextFilter, JsonFormatter, TextFormatter, configure_logs
     from headrace.runtime.flows.chains import chain, group
     from headrace.runtime.flows.flow import Flow
@@ -254,6 +254,7 @@ __all__ = [
     "chain",
     "configure_logs",
     "current_job",
+    "current_jobs",
     "group",
 ]
 
@@ -293,7 +294,7 @@ _NAMES_OF = {
     "headrace.core.tasks.option_types": "CallOptions ScheduleOptions TaskOptions",
     "headrace.core.tasks.retry": "Retry",
     "headrace.core.tasks.unique": "Cache Unique",
-    "headrace.runtime.context.current_job": "JobContext current_job",
+    "headrace.runtime.context.current_job": "JobContext current_job current_jobs",
     "headrace.runtime.context.logs": "JobContextFilter JsonFormatter TextFormatter configure_logs",
     "headrace.runtime.flows.chains": "chain group",
     "headrace.runtime.flows.flow": "Flow",

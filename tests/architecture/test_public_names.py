@@ -66,7 +66,7 @@ PROMISED = {
     "rules starts_left condition",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
     "TaskRules": "paused rate concurrency strategy",
-    "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules",
+    "TaskStats": "task known paused pending is_exact running figures last_failure last_error rules batch within",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",
     "Retry": "limit backoff base factor cap floor jitter on never on_timeout",
     "Unique": "by key states window on_conflict",
@@ -127,6 +127,7 @@ PROMISED = {
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
+    "current_jobs": "",
 }
 PROMISED_JOBS = (
     "get aget find afind count acount count_up_to acount_up_to cancel acancel retry aretry promote apromote delete "

@@ -27,7 +27,7 @@ from typing import Any, Unpack, assert_type
 
 from headrace import (
     INJECTED, AttemptError, Call, Headrace, HistoryEntry, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry,
-    State, TaskOptions, Worker, WorkerInfo, current_job,
+    State, TaskOptions, Worker, WorkerInfo, current_job, current_jobs,
 )
 from headrace.testing import VirtualClock, adrain, assert_enqueued, drain, enqueued, inline, isolated
 
@@ -52,6 +52,27 @@ def send(to: str, subject: str = "") -> None: ...
 @app.task(timeout=timedelta(minutes=1), retry=3)
 async def crawl(depth: int) -> list[str]:
     return [str(depth)]
+
+
+@app.task(batch=10, within=0.5, queue="models")
+def embed(texts: list[str]) -> list[float | Exception]:
+    return [1.0 for _ in texts]
+
+
+@app.task(batch=10)
+async def aembed(texts: list[str], pool: int = INJECTED) -> list[float]:
+    return [1.0 for _ in texts]
+
+
+@app.task(batch=10)
+def store(rows: list[int]) -> None: ...
+
+
+assert_type(embed.enqueue("x").result(), float)
+assert_type(aembed.enqueue("x").result(), float)
+assert_type(store.enqueue(5).result(), None)
+store([1, 2])
+assert_type([job.id for job in current_jobs()], list[str])
 
 
 @app.cron("0 9 * * MON", tz="Europe/Vienna", catch_up="latest", queue="reports")
@@ -224,6 +245,8 @@ app.every(minute=5)  # wrong: call-arg
 app.task(qeue="emails")  # wrong: call-overload
 app.task(run_at=None)  # wrong: call-overload
 app.task(priority="high")  # wrong: call-overload
+app.task(within=1)  # wrong: call-overload
+app.task(batch="10")  # wrong: call-overload
 
 
 @app.task
@@ -234,6 +257,15 @@ def add(a: int, b: int) -> int:
 @app.task(priority=5)
 async def fetch(url: str) -> bytes:
     return url.encode()
+
+
+@app.task(batch=10)
+def embed(texts: list[str]) -> list[float]:
+    return [1.0 for _ in texts]
+
+
+embed.enqueue(5)  # wrong: arg-type
+embed.enqueue()  # wrong: call-arg
 
 
 @app.around_attempt  # wrong: type-var

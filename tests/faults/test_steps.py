@@ -125,6 +125,32 @@ def test_jobs_whose_workers_are_killed_ask_each_question_until_it_is_answered_on
         assert app.questions.list() == []
 
 
+def test_jobs_whose_workers_are_killed_are_undone_once_and_in_reverse_order(
+    fleet: SimpleNamespace, url: str, tmp_path: Path, chance: random.Random
+) -> None:
+    with _app(url) as app:
+        jobs = [app.enqueue("tour", str(tmp_path), f"job{n}") for n in range(8)]
+        (tmp_path / "traces").touch()
+        for kill in range(1, 5):  # some in the steps, some in the compensations
+            worker = fleet.start(concurrency=4)
+            eventually(partial(_has_traces, tmp_path, kill * 18 + chance.randint(0, 6)), what=f"kill {kill}")
+            worker.kill()
+            worker.wait()
+        fleet.start(concurrency=8)
+        for number, job in enumerate(jobs):
+            eventually(lambda job=job: job.refresh().state == "failed", what="the failure")  # type: ignore[misc]
+            children = {str(child.args[1]): child for child in job.children()}
+            names = [f"no-job{number}-{n}" for n in reversed(range(6))]
+            assert sorted(str(child.args[1]) for child in job.children()) == sorted(names), "one job undoes each step"
+            for name in names:
+                children[name].result(WITHIN)
+            ends = [children[name].refresh().finished_at for name in names]
+            assert ends == sorted(ends), "the last step is undone first"  # type: ignore[type-var]
+            for name in names:
+                claims = sum(entry.event == "claim" for entry in children[name].history())
+                assert 1 <= traces(tmp_path).count(name) <= claims, "only a kill repeats a compensation"
+
+
 @pytest.mark.engines("sqlite", "postgres")
 def test_writes_in_the_transaction_of_a_step_are_there_exactly_once_though_workers_are_killed(
     fleet: SimpleNamespace, url: str, chance: random.Random

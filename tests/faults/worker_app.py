@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import Headrace, PermanentError, Retry, current_job
+from headrace import Headrace, PermanentError, Retry, current_job, current_jobs
 from tests.support.plain_databases import connect, transaction
 
 app = Headrace()
@@ -47,6 +47,18 @@ def once(folder: str, number: int, deadly: int) -> None:
         with contextlib.suppress(FileExistsError):  # the first to see so many; two at once may both see one more
             Path(folder, "killed").touch(exist_ok=False)
             os.kill(os.getpid(), 9)
+
+
+@app.task(batch=50, within=0.5, retry=100)
+def gather(items: list[str]) -> list[str]:
+    """Leaves a trace of each run of a batch in the folder of its first item."""
+    folder = items[0].partition(" ")[0]
+    with Path(folder, "traces").open("a") as file:
+        file.write(f"{len(items)}\n")
+    time.sleep(0.02)
+    while Path(folder, "hold").exists():
+        time.sleep(0.01)
+    return [f"{item} {job.id}" for item, job in zip(items, current_jobs(), strict=True)]
 
 
 @app.task(isolation="process", timeout=60)
@@ -112,6 +124,23 @@ def long_journey(folder: str, name: str) -> int:
         if n == 10:
             job.sleep(0.01)
     return int(job.wait_event("arrive"))
+
+
+@app.task(retry=100)
+def cancel_stop(folder: str, name: str) -> None:
+    _leave_trace(folder, name)
+    time.sleep(0.02)
+
+
+@app.task(retry=100)
+def tour(folder: str, name: str) -> None:
+    """Six steps, each of which can be undone, and then a failure for good."""
+    job = current_job()
+    for n in range(6):
+        job.step(f"{n}", _leave_trace, folder, f"{name}-{n}")
+        job.compensate(f"{n}", cancel_stop.bind(folder, f"no-{name}-{n}"))
+        time.sleep(0.02)
+    raise PermanentError("the coach broke down")
 
 
 @app.task(retry=100)

@@ -17,7 +17,7 @@ from headrace.app.hook_methods import HookMethods
 from headrace.app.jobs.jobs import Jobs
 from headrace.app.queues.queues import Queue, QueueStats, all_stats
 from headrace.app.queues.task_rule_methods import TaskRuleMethods
-from headrace.app.registry import Decorator, Registry, task_options
+from headrace.app.registry import BatchDecorator, Decorator, Registry, task_options
 from headrace.app.services.declared_tasks import declare
 from headrace.app.services.services import Services
 from headrace.app.surfaces import ASGI, WSGI, BackgroundReads, asgi_of, load_extensions, wsgi_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.app.metrics.task_stats import TaskStats
     from headrace.core.events.event import Event
     from headrace.core.settings.setting_types import AppSettings, WebOptions, WorkerSettings
-    from headrace.core.tasks.option_types import IntervalOptions, ScheduleOptions, TaskOptions
+    from headrace.core.tasks.option_types import BatchOptions, IntervalOptions, ScheduleOptions, TaskOptions
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.spool.spool import Spool
     from headrace.runtime.worker.worker import Worker
@@ -105,8 +105,10 @@ class Headrace(HookMethods, TaskRuleMethods):
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
     @overload
+    def task(self, /, *, name: str | None = None, **options: Unpack[BatchOptions]) -> BatchDecorator: ...
+    @overload
     def task(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Decorator: ...
-    def task(self, function: Any = None, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Any:
+    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Register a function as a task; use it bare or with a name and options."""
         checked_options = task_options(options)
         if function is None:

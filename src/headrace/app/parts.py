@@ -108,7 +108,7 @@ def task_stats(app: AppParts, only: str | None = None) -> list[TaskStats]:
 
     known = {*app.registry.names(), *(name for worker in app.workers() for name in worker.tasks)}
     figures = app.metrics.by_task() if app.settings.events else {}
-    return read_stats(app.engine, app.services.clock.now(), known, figures, only)
+    return read_stats(app.engine, app.services.clock.now(), known, figures, app.registry.batches(), only)
 
 
 def admin(app: AppParts) -> Admin:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, ParamSpec, TypeVar, overload
 
+from msgspec import UNSET
+
 from headrace.core.jobs.known_tasks import RESERVED, is_reserved
+from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.options import Options, check_task_name, checked
 from headrace.core.text import short, why
 from headrace.errors import ConfigError, InvalidJob
-from headrace.runtime.jobs.task import Call, Submits, Task, default_name
+from headrace.runtime.jobs.task import BatchTask, Call, Submits, Task, default_name
 
+A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,6 +32,26 @@ class Decorator:
     def __call__(self, function: Any) -> Any: ...
 
 
+class BatchDecorator:
+    """For type checkers: what `app.task(batch=...)` returns."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[A]], Coroutine[Any, Any, None]]
+    ) -> BatchTask[A, Coroutine[Any, Any, None], None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[A]], Coroutine[Any, Any, Sequence[R | Exception]]]
+    ) -> BatchTask[A, Coroutine[Any, Any, Sequence[R | Exception]], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[A]], None]) -> BatchTask[A, None, None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[A]], Sequence[R | Exception]]
+    ) -> BatchTask[A, Sequence[R | Exception], R]: ...
+    def __call__(self, function: Any) -> Any: ...
+
+
 class Registry:
     """Tasks by name. `importable` are the modules whose functions may be run without being registered."""
 
@@ -40,13 +64,18 @@ class Registry:
         """The names of known tasks; "jobs.*" stands for importable ones."""
         return (*self.tasks, *(f"{root}.*" for root in self._importable_from))
 
+    def batches(self) -> dict[str, BatchLimits]:
+        """The limits of the batch tasks, by name."""
+        return {name: task.batch for name, task in self.tasks.items() if task.batch is not None}
+
     def register(self, function: Any, *, name: str | None, options: Options) -> Task[..., Any, Any]:
         """Make the function a task."""
         if isinstance(function, Task):
             function = function.function
         if not callable(function):
             raise ConfigError(f"@app.task: {function!r} is not a function")
-        task: Task[..., Any, Any] = Task(function, name or default_name(function), options, self._submits)
+        kind = Task if options.batch is UNSET else BatchTask
+        task: Task[..., Any, Any] = kind(function, name or default_name(function), options, self._submits)
         if is_reserved(task.name):
             raise ConfigError(f"@app.task: {task.name!r}: names that begin with {RESERVED!r} are headrace's own")
         known = self.tasks.get(task.name)

@@ -21,11 +21,11 @@ def drain(app: Headrace, *, limit: int = 10_000) -> int:
     ran = 0
     _store_declared(app)
     while (attempt := inline_worker.next()) is not None:
-        if ran == limit:
-            inline_worker.give_back(attempt.claim)
+        if ran + len(attempt.claims) > limit:
+            inline_worker.give_back(*attempt.claims)
             raise _endless(limit, attempt.claim)
         attempt.run()
-        ran += 1
+        ran += len(attempt.claims)
     return ran
 
 
@@ -35,11 +35,11 @@ async def adrain(app: Headrace, *, limit: int = 10_000) -> int:
     ran = 0
     _store_declared(app)
     while (attempt := inline_worker.next()) is not None:
-        if ran == limit:
-            inline_worker.give_back(attempt.claim)
+        if ran + len(attempt.claims) > limit:
+            inline_worker.give_back(*attempt.claims)
             raise _endless(limit, attempt.claim)
         await attempt.arun()
-        ran += 1
+        ran += len(attempt.claims)
     return ran
 
 

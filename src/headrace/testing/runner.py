@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace import Headrace, Job
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
@@ -25,21 +22,19 @@ from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step, Suspended
 from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
-from headrace.runtime.context.current_job import JobContext, current
+from headrace.runtime.context.current_job import JobContext, current, current_batch
 from headrace.runtime.context.joined_steps import JoinedSteps
+from headrace.runtime.context.step_store import steps_with_undone
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
-from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.questions import announce
-from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.batch_call import BatchCall
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import event_group, noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
-from headrace.runtime.worker.worker_scope import WorkerScope
-
-T = TypeVar("T")
+from headrace.testing.scopes import function_in_scope, in_own_thread_if_looping
 
 WORKER = "headrace.testing"
 _SUSPENDED = (Suspended, BaseExceptionGroup)
@@ -81,6 +76,8 @@ class InlineWorker:
             if answer.claims:
                 attempt = self._planned(answer.claims[0])
                 if isinstance(attempt, InlineAttempt):
+                    if attempt.plan.batch is not None:
+                        attempt.others = self._others_like(attempt, attempt.plan.batch.jobs - 1)
                     return attempt
             elif answer.next_at is None or answer.next_at > self.clock.now():
                 return None
@@ -96,6 +93,26 @@ class InlineWorker:
             others += [claim for claim in claims if claim.id != job.id]
         self.give_back(*others)
         return None if claimed is None else self._planned(claimed)
+
+    def _others_like(self, first: InlineAttempt, most: int) -> list[InlineAttempt]:
+        """Claim the other due jobs of its batch; jobs of other tasks are released."""
+        found: list[InlineAttempt] = []
+        others: list[Claim] = []
+        share = (QueueShare(first.claim.queue, most),)
+        while most > len(found):
+            request = ClaimRequest(WORKER, most, self._lease, share, others=False, capabilities=(EVERYTHING,))
+            claims = self._engine.exchange([], request).claims
+            for claim in claims:
+                is_like = claim.task == first.claim.task and len(found) < most
+                attempt = self._planned(claim) if is_like else None
+                if isinstance(attempt, InlineAttempt) and attempt.plan.timeout == first.plan.timeout:
+                    found.append(attempt)
+                elif not isinstance(attempt, Refusal):
+                    others.append(claim)
+            if not claims:
+                break
+        self.give_back(*others)
+        return found
 
     def _planned(self, claim: Claim) -> InlineAttempt | Refusal:
         """The attempt of a claim, or why it can't run: its job has failed then, as with a worker.
@@ -146,9 +163,8 @@ class InlineWorker:
         return [*begun, *noted(notes, self._held, WORKER), *ended]
 
     def steps(self, claim: Claim) -> list[Step]:
-        return decrypted_steps(
-            self.cipher, claim.id, self._engine.queries.details(claim.id, history=False, logs=0).steps
-        )
+        stored = self._engine.queries.details(claim.id, history=False, logs=0).steps
+        return steps_with_undone(self._engine.queries, decrypted_steps(self.cipher, claim.id, stored))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         stored = encrypted_step(self.cipher, claim.id, step)
@@ -173,15 +189,25 @@ class InlineAttempt:
         self.claim = claim
         self.plan = plan
         timeout = plan.timeout
-        self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
+        deadline = None if timeout is None else self.now() + int(timeout * 1000)
+        self.context = JobContext(claim, deadline, self, plan.batch is not None)
         self.notes: list[JobNote] = []
         self.error: BaseException | None = None
         self.trace: Traced | None = None
+        self.others: list[InlineAttempt] = []  # of its batch
 
     # -- running it
 
+    @property
+    def claims(self) -> list[Claim]:
+        """Its claim, and those of the others of its batch."""
+        return [attempt.claim for attempt in (self, *self.others)]
+
     def run(self) -> None:
-        """Run and settle it here; a coroutine gets its own event loop."""
+        """Run and settle it here, with its batch; a coroutine gets its own event loop."""
+        if self.plan.batch is not None:
+            self._run_batch()
+            return
         with _Job(self), self._span():
             try:
                 value = self._call()
@@ -194,12 +220,43 @@ class InlineAttempt:
 
     async def arun(self) -> None:
         """The same, with coroutines awaited on the running event loop."""
+        if self.plan.batch is not None:
+            await self._arun_batch()
+            return
         with _Job(self), self._span():
             try:
                 value = self._call()
                 outcome = self._success(await value if self.plan.task.is_async else value)
             except (Exception, SystemExit, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
+        self._settle(outcome)
+
+    def _run_batch(self) -> None:
+        with _InlineBatch((self, *self.others)) as call:
+            try:
+                if call.items:
+                    value = self.plan.function(call.items)
+                    if self.plan.task.is_async:
+                        value = in_own_thread_if_looping(lambda: asyncio.run(value))
+                    call.returned(value)
+            except (Exception, SystemExit, asyncio.CancelledError, *_SUSPENDED) as error:
+                call.raised(error)
+
+    async def _arun_batch(self) -> None:
+        with _InlineBatch((self, *self.others)) as call:
+            try:
+                if call.items:
+                    value = self.plan.function(call.items)
+                    call.returned(await value if self.plan.task.is_async else value)
+            except (Exception, SystemExit, *_SUSPENDED) as error:
+                call.raised(error)
+
+    def settle_value(self, value: Any) -> None:
+        """Settle what the call of its batch has returned or raised for it."""
+        try:
+            outcome = self._failure(value) if isinstance(value, BaseException) else self._success(value)
+        except Exception as error:
+            outcome = self._failure(error)
         self._settle(outcome)
 
     def _span(self) -> AbstractContextManager[object]:
@@ -281,46 +338,18 @@ class _Job:
             self._attempt.give_up()
 
 
-def function_in_scope(hooks: Hooks, task: Task[..., Any, Any]) -> Callable[..., Any]:
-    """The task's function inside the hooks. Each attempt has a scope of its own: a value of a worker ends with it."""
+class _InlineBatch:
+    """Makes the call of a batch and settles its attempts, or releases them if it is interrupted."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        runner = asyncio.Runner()  # it opens its event loop on first use
-        scope = WorkerScope(
-            hooks, lambda todo, context: in_own_thread_if_looping(lambda: runner.run(todo, context=context))
-        )
-        try:
-            return scope.function_of(task)(*args, **kwargs)
-        finally:
-            scope.close()
-            in_own_thread_if_looping(runner.close)
+    def __init__(self, attempts: Sequence[InlineAttempt]) -> None:
+        self._attempts = attempts
 
-    async def acall(*args: Any, **kwargs: Any) -> Any:
-        scope = WorkerScope(hooks, lambda todo, context: asyncio.run(todo))
-        try:
-            return await scope.function_of(task)(*args, **kwargs)
-        finally:
-            await scope.aclose()
+    def __enter__(self) -> BatchCall[InlineAttempt]:
+        self._token = current_batch.set(())
+        self._call = BatchCall(self._attempts)
+        return self._call
 
-    return acall if task.is_async else call
-
-
-def in_own_thread_if_looping(call: Callable[[], T]) -> T:
-    """Call it here or, if an event loop already runs, in a thread: event loops can't be nested."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    answer: Future[T] = Future()
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(_answer, answer, call), name="headrace-testing")
-    thread.start()
-    thread.join()
-    return answer.result()
-
-
-def _answer(answer: Future[T], call: Callable[[], T]) -> None:
-    try:
-        answer.set_result(call())
-    except BaseException as error:  # result() raises it in the waiting thread
-        answer.set_exception(error)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        current_batch.reset(self._token)
+        for attempt in self._attempts:
+            attempt.settle_value(self._call.values[attempt]) if kind is None else attempt.give_up()

@@ -114,7 +114,7 @@ class Family:
         changed = False
         for name, tie in member.ties.items():
             parent = self.members[name].state
-            if not tie.met and (parent is State.COMPLETED or (parent in BAD and tie.policy == "run")):
+            if not tie.met and (parent is State.COMPLETED or (parent in BAD and tie.policy in ("run", "only"))):
                 tie.met = changed = True
             if not tie.met and parent in BAD:
                 lost |= tie.policy == "cancel"
@@ -126,9 +126,16 @@ class Family:
             member.state, member.by_parent, member.held = State.CANCELLED, True, False
             return True
         if member.ties and not member.is_blocked and not member.held:
-            member.state = State.COMPLETED if member.over else State.PENDING
+            member.state = self._freed(member)
             return True
         return changed
+
+    def _freed(self, member: Member) -> State:
+        """Its state when no parent blocks it any more."""
+        if member.over:
+            return State.COMPLETED
+        only = [self.members[name].state for name, tie in member.ties.items() if tie.policy == "only"]
+        return State.CANCELLED if only and not any(state in BAD for state in only) else State.PENDING
 
     def _back(self, member: Member) -> None:
         member.by_parent = member.held = member.over = False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, POLICIES, Dependency, Policy
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, PARENTS_COMPLETED, POLICIES, Dependency, Policy
 from headrace.core.jobs.records import HistoryRow, NewJob, Outcome
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
@@ -185,7 +185,12 @@ def test_every_end_of_a_parent_is_decided(engine: Engine, end: str, policy: Poli
     ENDS[end](engine)
     found = row(engine, "child")
     entries = engine.queries.details("child").history
-    if end == "completed" or policy == "run":
+    if end == "completed" and policy == "only":
+        assert (found.state, found.reason, found.version) == (State.CANCELLED, PARENTS_COMPLETED, 2)
+        assert found.finished_at is not None
+        assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.CANCEL, "waiting", "cancelled")
+        assert entries[0].detail == "all jobs it waited for completed"
+    elif end == "completed" or policy in ("run", "only"):
         assert (found.state, found.reason, found.version) == (State.PENDING, None, 2)
         assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.UNBLOCK, "waiting", "pending")
         assert "waited for have ended" in (entries[0].detail or "")
@@ -196,7 +201,7 @@ def test_every_end_of_a_parent_is_decided(engine: Engine, end: str, policy: Poli
         assert "its parent parent (work)" in (entries[0].detail or "")
     else:
         assert (found.state, found.reason, found.version, entries) == (State.WAITING, HELD, 1, [])
-    still = {} if end == "deleted" else {"parent": end != "completed" and policy != "run"}
+    still = {} if end == "deleted" else {"parent": end != "completed" and policy not in ("run", "only")}
     assert blocks(engine, "child") == still
 
 
@@ -222,6 +227,37 @@ def test_one_of_several_parents_that_fails_is_enough(engine: Engine) -> None:
     settle(engine, fail(one), succeed(other))
     assert (row(engine, "c").state, row(engine, "c").version) == (State.CANCELLED, 2)
     assert blocks(engine, "c") == {"a": True, "b": False}
+
+
+@pytest.mark.parametrize("ends", ["ccc", "fcc", "ccf", "fff"])
+def test_a_job_to_run_only_after_a_failure_waits_for_all_parents(engine: Engine, ends: str) -> None:
+    jobs = [new_job(name) for name in "abc"]
+    edges = [Dependency(name, "d", "only") for name in "abc"] + [Dependency("d", "e")]
+    engine.insert([*jobs, child("d"), child("e")], edges=edges, now=NOW)
+    for claimed, end in zip(claim(engine), ends, strict=True):
+        assert row(engine, "d").state is State.WAITING
+        settle(engine, succeed(claimed) if end == "c" else fail(claimed))
+    found = {name: (row(engine, name).state, row(engine, name).reason) for name in "de"}
+    if ends == "ccc":
+        gone = State.CANCELLED
+        assert found == {"d": (gone, PARENTS_COMPLETED), "e": (gone, PARENT_FAILED)}
+    else:
+        assert found == {"d": (State.PENDING, None), "e": (State.WAITING, None)}
+
+
+def test_a_retried_job_is_waited_for_by_a_job_to_run_only_after_its_failure(engine: Engine) -> None:
+    engine.insert(
+        [new_job("a"), new_job("b"), child("c")],
+        edges=[Dependency("a", "c", "only"), Dependency("b", "c", "run")],
+        now=NOW,
+    )
+    claims = {one.id: one for one in claim(engine)}
+    settle(engine, fail(claims["a"]))
+    engine.queries.move(the("a"), Trigger.REVIVE, 1, now=NOW)
+    settle(engine, succeed(claims["b"]))
+    assert row(engine, "c").state is State.WAITING
+    settle(engine, succeed(claim_one(engine)))
+    assert (row(engine, "c").state, row(engine, "c").reason) == (State.CANCELLED, PARENTS_COMPLETED)
 
 
 def test_a_child_that_is_not_due_yet_is_scheduled(engine: Engine) -> None:
@@ -270,7 +306,8 @@ def test_a_parent_that_has_ended_before_is_decided_at_once(
         jobs, edges=[Dependency("a", "b", policy), Dependency("a", "c", policy), Dependency("b", "d")], now=NOW
     )
     freed, gone, held = [State.PENDING, State.SCHEDULED], [State.CANCELLED] * 2, [State.WAITING] * 2
-    expected = freed if end is succeed or policy == "run" else gone if policy == "cancel" else held
+    runs = policy != "only" if end is succeed else policy in ("run", "only")
+    expected = freed if runs else held if policy == "hold" else gone
     assert [row(engine, name).state for name in "bc"] == expected
     assert row(engine, "d").state is (State.CANCELLED if expected == gone else State.WAITING)
 

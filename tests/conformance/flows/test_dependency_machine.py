@@ -25,7 +25,7 @@ from tests.support.builders import NOW, fail, give_up, new_job, release, retry, 
 from tests.support.engines import new_store
 
 LEASE = 100
-POLICY = st.sampled_from(["cancel", "cancel", "run", "hold"])
+POLICY = st.sampled_from(["cancel", "cancel", "run", "only", "hold"])
 PICK = st.integers(0, 10_000)
 # Each new job with the places of its parents, among the new ones before it and those that are there.
 GRAPH = st.lists(st.lists(st.tuples(PICK, POLICY), max_size=3), min_size=1, max_size=5)

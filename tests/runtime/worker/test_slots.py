@@ -16,7 +16,7 @@ from headrace import Headrace
 from headrace.core.clock import SystemClock
 from headrace.core.jobs.records import ClaimRequest
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import RunSpecs

@@ -10,7 +10,7 @@ import pytest
 from headrace import Headrace
 from headrace.core.clock import SystemClock
 from headrace.core.settings.settings import Settings
-from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.worker import exchange as trading
 from headrace.runtime.worker import prefetch as pacing
 from headrace.runtime.worker.exchange import STALLED, WorkerExchange

@@ -49,6 +49,23 @@ def test_tasks_are_paused_listed_and_resumed(shell: Shell, app: Headrace) -> Non
     assert app.task_rules() == {}
 
 
+BATCH = """
+from headrace import Headrace
+
+app = Headrace()
+
+@app.task(batch=100, within=0.5)
+def embed(texts: list[str]) -> None: ...
+"""
+
+
+def test_the_batches_of_a_task_are_listed(shell: Shell, app: Headrace) -> None:
+    name = shell.module(BATCH)
+    assert "batch 100 within 0.5 s" in shell("--app", name, "tasks").out
+    found = next(one for one in shell("--app", name, "tasks", "--json").json if one["task"] == "embed")
+    assert (found["batch"], found["within"]) == (100, 0.5)
+
+
 def test_a_task_is_listed_with_its_numbers_and_its_newest_failure(shell: Shell, app: Headrace) -> None:
     @app.task(name="refuse")
     def refuse() -> None:

@@ -253,6 +253,12 @@ def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/tasks/add/resume", json={})["paused"] is False
 
 
+def test_the_batches_of_a_task_are_returned(app: Headrace, api: Api) -> None:
+    app.task(name="embed", batch=100, within=0.5)(lambda texts: None)
+    found = {task["task"]: (task["batch"], task["within"]) for task in api.ask("GET", "/tasks")}
+    assert (found["embed"], found["add"]) == ((100, 0.5), (None, None))
+
+
 def test_a_worker_is_returned_with_its_memory_trace(app: Headrace, api: Api) -> None:
     sign_on_tracing(app.engine, "w1", "a.py:3 +2 kB")
     trace = api.ask("GET", "/workers/w1")["memory_trace"]

@@ -44,6 +44,13 @@ def test_tasks_are_listed_with_their_numbers(app: Headrace, client: Client) -> N
     assert "No task has this in its name" in client.get("/tasks?q=nothing").text
 
 
+def test_the_batches_of_a_task_are_shown(app: Headrace, client: Client) -> None:
+    app.task(name="embed", batch=100, within=0.5)(lambda texts: None)
+    app.configure_task("embed", rate="5/s")
+    assert row_of(client.get("/tasks").text, "embed")[8] == "batch 100 within 0.5 s, rate=5/s burst=5"
+    assert "batch 100 within 0.5 s" in client.get("/tasks/embed").text
+
+
 def test_a_task_is_shown_with_its_failures_and_links(app: Headrace, client: Client) -> None:
     tasks = register(app)
     with app.worker():

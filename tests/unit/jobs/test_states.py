@@ -15,7 +15,16 @@ from headrace.core.jobs import states as module
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, State, Trigger, diagram, is_legal, sources
 from tests.support.waiting import PATIENCE
 
-MOVES_NOTHING = {Trigger.LEASE_LOST, Trigger.REVIEW, Trigger.STEP, Trigger.SLEEP, Trigger.EVENT}
+MOVES_NOTHING = {
+    Trigger.LEASE_LOST,
+    Trigger.REVIEW,
+    Trigger.STEP,
+    Trigger.SLEEP,
+    Trigger.EVENT,
+    Trigger.QUESTION,
+    Trigger.COMPENSATION,
+    Trigger.PATCH,
+}
 MOVES = [event for event in Trigger if event not in MOVES_NOTHING]
 BY_A_WORKER = {Trigger.SUCCEED, Trigger.RETRY, Trigger.SNOOZE, Trigger.RELEASE}
 

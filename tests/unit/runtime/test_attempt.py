@@ -10,7 +10,7 @@ import pytest
 from headrace.core.clock import SystemClock
 from headrace.core.jobs.outcomes import give_back, release, succeed
 from headrace.core.jobs.records import Claim
-from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.worker.attempt import Attempt, Stage
 from headrace.runtime.worker.execution import RunSpec
 from headrace.runtime.worker.state import WorkerState

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.clock import SystemClock
 from headrace.core.jobs.outcomes import succeed
 from headrace.core.jobs.records import Claim, Isolation
-from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.worker.execution import RunSpec
 from headrace.runtime.worker.state import WorkerState
 

@@ -17,7 +17,8 @@ from headrace import ConfigError, Headrace, InvalidJob
 from headrace.app.jobs.jobs import as_filter
 from headrace.core.damaged_records import stored_tags, tags_of
 from headrace.core.tasks.index import HIDDEN, index_tags, places_of, tag_of
-from headrace.core.tasks.options import LABEL, checked
+from headrace.core.tasks.labels import LABEL
+from headrace.core.tasks.options import checked
 from tests.runtime.jobs.test_encryption import NEW
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,150}", fullmatch=True)

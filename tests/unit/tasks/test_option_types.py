@@ -11,11 +11,18 @@ from headrace.app.schedules import declared
 from headrace.core.schedules.schedule import Timing
 from headrace.core.settings.setting_types import AppSettings, WebOptions, WorkerSettings
 from headrace.core.settings.settings import NAMES
-from headrace.core.tasks.option_types import CallOptions, IntervalOptions, ScheduleOptions, SharedOptions, TaskOptions
+from headrace.core.tasks.option_types import (
+    BatchOptions,
+    CallOptions,
+    IntervalOptions,
+    ScheduleOptions,
+    SharedOptions,
+    TaskOptions,
+)
 from headrace.core.tasks.options import OPTION_NAMES
 from headrace.errors import ConfigError
 
-JOB, TASK, CALL = (frozenset(kind.__annotations__) for kind in (SharedOptions, TaskOptions, CallOptions))
+JOB, TASK, CALL = (frozenset(kind.__annotations__) for kind in (SharedOptions, BatchOptions, CallOptions))
 
 
 def test_every_option_is_typed_once() -> None:
@@ -42,6 +49,6 @@ def test_every_setting_is_typed() -> None:
     assert frozenset(WebOptions.__annotations__) == of_the_web | {"prefix", "login_url"}
 
 
-@pytest.mark.parametrize("kind", [TaskOptions, CallOptions, IntervalOptions, AppSettings, WebOptions])
+@pytest.mark.parametrize("kind", [TaskOptions, BatchOptions, CallOptions, IntervalOptions, AppSettings, WebOptions])
 def test_the_types_can_be_read_at_run_time(kind: type) -> None:
     assert get_type_hints(kind).keys() == kind.__annotations__.keys()

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from msgspec.structs import replace
 
+from headrace.app.jobs.fork import fork
 from headrace.app.services import archived_jobs as archive
 from headrace.app.services.services import Services
 from headrace.core.jobs.count import JobCount
@@ -149,6 +150,15 @@ class Jobs:
                 removed += len(engine.queries.move(some, Trigger.DELETE, most - removed)) if ids else 0
         return removed
 
+    def fork(self, job: Job[Any] | str, /, from_step: str | None = None) -> Job[Any]:
+        """Run a finished job anew from this step, as a new job that keeps the results of the steps before it.
+
+        Without a step, it runs from the beginning. The old job stays as it is.
+        """
+        job_id = check_text("job", job.id if isinstance(job, Job) else job)
+        step = None if from_step is None else check_text("from_step", from_step)
+        return self.get(fork(self._services, job_id, step))
+
     aget = twin(get)
     afind = twin(find)
     acount = twin(count)
@@ -157,6 +167,7 @@ class Jobs:
     aretry = twin(retry)
     apromote = twin(promote)
     adelete = twin(delete)
+    afork = twin(fork)
 
     def _move(self, filters: dict[str, Any], event: Trigger, most: int = _UNLIMITED) -> int:
         which = as_filter(filters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headrace.app.metrics.records import MetricFigures
 from headrace.core.clock import to_datetime
@@ -14,6 +14,7 @@ from headrace.core.jobs.known_tasks import is_reserved
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.records import DeadLetterRow, Filter
 from headrace.core.jobs.states import State
+from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.options import check_task_name
 from headrace.engines.protocol.engine import Engine
 
@@ -24,7 +25,8 @@ class TaskStats(Struct, frozen=True, kw_only=True):
     """A task: its open jobs, its metrics of the last hour, its newest pending dead letter, and its rules.
 
     `known` says whether this process or a live worker has its code. `pending` is a lower bound if `is_exact` is false,
-    in a large store. `figures` is None without a job in the last hour.
+    in a large store. `figures` is None without a job in the last hour. `batch` and `within` are the options of a batch
+    task whose code this process has.
     """
 
     task: str
@@ -37,10 +39,17 @@ class TaskStats(Struct, frozen=True, kw_only=True):
     last_failure: datetime | None = None
     last_error: str | None = None
     rules: TaskRules = TaskRules()
+    batch: int | None = None
+    within: float | None = None
 
 
 def task_stats(
-    engine: Engine, now: int, known: Collection[str], figures: Mapping[str, MetricFigures], only: str | None = None
+    engine: Engine,
+    now: int,
+    known: Collection[str],
+    figures: Mapping[str, MetricFigures],
+    batches: Mapping[str, BatchLimits],
+    only: str | None = None,
 ) -> list[TaskStats]:
     """Every task that is known, has rules, runs, or had a job in the last hour, by name; with `only`, that one."""
     rules = {row.name: row.rules for row in engine.queries.rules().tasks}
@@ -50,10 +59,15 @@ def task_stats(
     found = {*known, *rules, *running, *figures} if only is None else {check_task_name(only)}
     names = sorted(name for name in found if not name.endswith(".*") and not is_reserved(name))
     reach = max(_REACH // max(len(names), 1), 1000)
-    return [
+    found_stats = [
         _stats(engine, name, reach, rules.get(name, TaskRules()), running.get(name, 0), name in known, figures)
         for name in names
     ]
+    return [_with_batch(stats, batches.get(stats.task)) for stats in found_stats]
+
+
+def _with_batch(stats: TaskStats, limits: BatchLimits | None) -> TaskStats:
+    return stats if limits is None else structs.replace(stats, batch=limits.jobs, within=limits.within)
 
 
 def _stats(

@@ -10,7 +10,6 @@ from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
 from headrace.core.durations import span_text
 from headrace.core.events.history import AttemptError
-from headrace.core.jobs.dependencies import PARENT_FAILED
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.known_tasks import knows
 from headrace.core.jobs.queue_rules import (
@@ -48,7 +47,7 @@ _OWNER_NAMES = {"queue": "queue", "task": "task", "key": "rate key"}
 def explain(row: JobRow, store: StoreView, now: int, store_status: StoreStatus | None = None) -> Explanation:
     """The cause, and what can be done. `store_status` is set while the store is closed by a copy."""
     if row.state in FINAL:
-        return Explanation(_finished(row), None, explain_end(row, store) if row.reason == PARENT_FAILED else "")
+        return Explanation(_finished(row), None, explain_end(row, store))
     if row.state is State.RUNNING:
         return Explanation(_running(row, now))
     if store_status is not None:

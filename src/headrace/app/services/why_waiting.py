@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core.jobs.dependencies import HELD, Dependency
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, PARENTS_COMPLETED, Dependency
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import JobRow
 from headrace.core.jobs.states import FINAL, State
@@ -26,11 +26,17 @@ def explain_waiting(row: JobRow, store: StoreView) -> Explanation:
         remedy = Remedy(verb="promote_job", target=row.id, words="run it with", command=command)
         return Explanation("It waits, but all its parents have finished.", remedy)
     subject = "Its own run has ended, and it" if row.finished_at is not None else "It"
-    return Explanation(f"{subject} waits for {_which(left, edges)}.")
+    only = row.finished_at is None and any(edge.policy == "only" for edge in edges)
+    condition = " It runs only if a job that it waits for fails or is cancelled." if only else ""
+    return Explanation(f"{subject} waits for {_which(left, edges)}.{condition}")
 
 
 def explain_end(row: JobRow, store: StoreView) -> str:
-    """A second sentence for a job that was cancelled because of a parent, if that parent still exists."""
+    """A second sentence for a job that was cancelled because of its parents, if there is more to say."""
+    if row.reason == PARENTS_COMPLETED:
+        return " It was to run only if a job that it waited for failed, and all of them completed."
+    if row.reason != PARENT_FAILED:
+        return ""
     rows = rows_of(
         store.queries,
         [edge.parent for edge in store.flow_store.edges([row.id]) if edge.child == row.id and edge.blocks],

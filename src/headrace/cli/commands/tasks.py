@@ -17,6 +17,7 @@ from headrace.cli.session import Session
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.queues.rule_fields import TASK_RULES
 from headrace.core.queues.rules_text import format_rules
+from headrace.core.tasks.batches import batch_text
 from headrace.core.tasks.options import check_task_name
 
 _COLUMNS = (
@@ -57,7 +58,7 @@ def _row(stats: TaskStats, now: datetime) -> list[str]:
         "-" if figures is None or figures.error_rate is None else f"{figures.error_rate:.1%}",
         "-" if figures is None or figures.run.p95 is None else span(figures.run.p95),
         ago(stats.last_failure, now),
-        format_rules(stats.rules) or "-",
+        ", ".join(filter(None, (batch_text(stats.batch, stats.within), format_rules(stats.rules)))) or "-",
     ]
 
 

@@ -127,7 +127,8 @@ class Celery:
 
     def register(self, function: Callable[..., Any], name: str, options: dict[str, Any]) -> HeadraceTask[..., Any, Any]:
         """The task of headrace for a task of this app."""
-        return self._app.task(name=name, **options)(function)
+        task: HeadraceTask[..., Any, Any] = self._app.task(name=name, **options)(function)
+        return task
 
     def local_task(self, name: str) -> CeleryTask:
         """A task whose code is known here."""

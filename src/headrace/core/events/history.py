@@ -14,9 +14,10 @@ from msgspec import Struct
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.records import HistoryRow, JobRow
 from headrace.core.jobs.states import FINAL, State, Trigger
+from headrace.core.jobs.steps import KINDS
 
 _ASIDE = frozenset({Trigger.LEASE_LOST, Trigger.REVIEW})
-_MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT, Trigger.QUESTION}
+_MOVES_NOTHING = _ASIDE | {Trigger(kind) for kind in KINDS}
 
 
 class HistoryEntry(Struct, frozen=True):

@@ -23,10 +23,11 @@ from msgspec import Struct
 
 from headrace.core.jobs.states import State
 
-Policy = Literal["cancel", "run", "hold"]
-POLICIES: tuple[Policy, ...] = ("cancel", "run", "hold")
+Policy = Literal["cancel", "run", "only", "hold"]
+POLICIES: tuple[Policy, ...] = ("cancel", "run", "only", "hold")
 
 PARENT_FAILED = "parent_failed"  # the reason of a job that was cancelled because a parent did not complete
+PARENTS_COMPLETED = "parents_completed"  # the reason of a job that was to run only if one of them did not
 HELD = "held"  # the reason of a job that is held for a person because of that
 
 
@@ -37,7 +38,8 @@ _CANCELLED = {"expired": "expired", DELETED: "was deleted"}
 class Dependency(Struct, frozen=True, array_like=True, gc=False):
     """`child` waits for `parent`; both are ids. `policy` applies if the parent does not complete.
 
-    cancel: the child is cancelled. run: it runs, and can see the failure. hold: it waits for a person.
+    cancel: the child is cancelled. run: it runs, and can see the failure. hold: it waits for a person. only: it runs,
+    and is cancelled if all such parents complete.
 
     A new dependency makes its child wait, also one that exists and has not started. If the parent has finished, it is
     decided at once, as at that parent's end. A finished child, an unknown job and a cycle raise InvalidJob.

@@ -5,11 +5,12 @@ They are stored, and two stores are compared by them. In `%s` stands what is dif
 
 from __future__ import annotations
 
-from headrace.core.jobs.dependencies import HELD, PARENT_FAILED
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, PARENTS_COMPLETED
 from headrace.core.jobs.steps import AWAITING
 
 EXPIRED = "expired before it started"
 UNBLOCKED = "all jobs it waited for have ended"
+NOT_NEEDED = "all jobs it waited for completed"
 PARENT_ADDED = "it waits for a job that was added"
 PARENT_RUNS_AGAIN = "its parent %s is to run again"
 WAITS_FOR_CHILDREN = "its own run is over; it waits for %s"
@@ -20,6 +21,7 @@ RESCHEDULED = "rescheduled by a newer call"
 TEXTS = {
     "EXPIRED": EXPIRED,
     "UNBLOCKED": UNBLOCKED,
+    "NOT_NEEDED": NOT_NEEDED,
     "PARENT_ADDED": PARENT_ADDED,
     "PARENT_RUNS_AGAIN": PARENT_RUNS_AGAIN,
     "WAITS_FOR_CHILDREN": WAITS_FOR_CHILDREN,
@@ -28,4 +30,5 @@ TEXTS = {
     "AWAITING": AWAITING,
     "HELD": HELD,
     "PARENT_FAILED": PARENT_FAILED,
+    "PARENTS_COMPLETED": PARENTS_COMPLETED,
 }

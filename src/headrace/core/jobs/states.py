@@ -51,6 +51,8 @@ class Trigger(StrEnum):
     SLEEP = "sleep"
     EVENT = "event"
     QUESTION = "question"
+    COMPENSATION = "compensation"
+    PATCH = "patch"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})

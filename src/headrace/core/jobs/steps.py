@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-StepKind = Literal["step", "sleep", "event", "question"]
+StepKind = Literal["step", "sleep", "event", "question", "compensation", "patch"]
 KINDS: tuple[str, ...] = get_args(StepKind)
 
 # The default wait for an event: a century, which every store can represent.
@@ -15,9 +15,10 @@ AWAITING = "waits for event "
 
 
 class Step(Struct, frozen=True, array_like=True):
-    """One stored step, sleep, event or question. `number` counts those of one name, from 1; a step's is 1.
+    """One stored step, sleep, event, question, compensation or patch. `number` counts those of one name, from 1.
 
-    `value` is the encoded result of a step, the end of a sleep, the data of an event, or the question that it answers.
+    A step has a second result only after the first was undone. `value` is the encoded result of a step, the end of a
+    sleep, the data of an event, the question that it answers, or the job that undoes a step.
     """
 
     kind: StepKind

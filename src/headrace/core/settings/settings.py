@@ -40,7 +40,7 @@ from headrace.core.settings.checks import (
 )
 from headrace.core.settings.derived import implied
 from headrace.core.settings.queue_weights import Queues, parse_queues
-from headrace.core.tasks.options import check_capabilities
+from headrace.core.tasks.labels import check_capabilities
 from headrace.core.tasks.retry import LONGEST_LIMIT, BackoffKind, Retry
 from headrace.core.text import nearest, short
 from headrace.core.urls import redacted_url

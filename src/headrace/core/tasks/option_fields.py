@@ -17,12 +17,11 @@ from headrace.core.jobs.ids import GIVEN
 from headrace.core.jobs.records import Isolation
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST
 from headrace.core.retention.policy_fields import Kept
+from headrace.core.tasks.labels import LABEL, MAX_LABELS
 from headrace.core.tasks.options import (
     HIGHEST_PRIORITY,
-    LABEL,
     LONGEST_TIMEOUT,
     LOWEST_PRIORITY,
-    MAX_LABELS,
     QUEUE_NAME,
     TASK_NAME,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, Required, TypedDict
 
 from headrace.core.jobs.dependencies import Policy
 from headrace.core.jobs.records import Isolation
@@ -64,6 +64,13 @@ class TaskOptions(SharedOptions, total=False):
     keep_logs: bool
     index: Iterable[str]
     lifecycle: Lifecycle
+
+
+class BatchOptions(TaskOptions, total=False):
+    """The options of `@app.task()` for a batch task."""
+
+    batch: Required[int]
+    within: Seconds
 
 
 class CallOptions(SharedOptions, total=False):

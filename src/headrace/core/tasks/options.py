@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -18,7 +17,15 @@ from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, che
 from headrace.core.queues.rules_text import changed, check_rule
 from headrace.core.retention.lifecycle import Lifecycle
 from headrace.core.retention.policy_fields import check_removal
-from headrace.core.tasks.index import MAX_INDEXED
+from headrace.core.tasks.batches import LONGEST_WITHIN, check_batch, ensure_batchable
+from headrace.core.tasks.labels import (
+    LABEL,
+    check_capabilities,
+    check_index,
+    check_label_or_none,
+    check_labels,
+    check_tags,
+)
 from headrace.core.tasks.other_libraries import option_hint
 from headrace.core.tasks.retry import Retry, as_retry
 from headrace.core.tasks.unique import Cache, Unique, check_key
@@ -27,13 +34,11 @@ from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
-MAX_LABELS = 100
 _MAX_ROWS = 10_000
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 # Lone surrogates have no UTF-8, so no store could hold them.
 TASK_NAME = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-LABEL = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 # The options that match a second call to the first. A job with dependencies can't be matched.
 SAMENESS = ("unique", "idempotency_key", "debounce", "throttle", "cache")
 _CONFLICTS = (
@@ -84,6 +89,8 @@ class Options(Struct, frozen=True, kw_only=True):
     index: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     redact: tuple[str, ...] | UnsetType = UNSET
+    batch: int | UnsetType = UNSET
+    within: int | UnsetType = UNSET
     remove_on_complete: bool | int | UnsetType = UNSET
     remove_on_fail: bool | int | UnsetType = UNSET
     lifecycle: Lifecycle | UnsetType = UNSET
@@ -135,6 +142,7 @@ def ensure_agreement(options: Options) -> None:
     if options.unique and not options.unique.is_key_only and (options.debounce or options.throttle):
         name = "debounce" if options.debounce else "throttle"
         raise InvalidJob(f"unique: {name} decides about a second call itself; with it, give only by or key")
+    ensure_batchable(options)
     options.rules()  # a burst needs a rate
     if options.cache and options.keep_result is False:
         raise InvalidJob("cache and keep_result=False exclude each other: the cache needs the result", field="cache")
@@ -262,58 +270,6 @@ def _cache(name: str, value: Any) -> Cache | None:
     return value
 
 
-def check_label(name: str, value: Any) -> str:
-    """A short text that a user gives as a name."""
-    if not isinstance(value, str) or not LABEL.fullmatch(value):
-        raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, got {short(value)}", value=value)
-    return value
-
-
-def _labels(name: str, value: Any) -> tuple[str, ...]:
-    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
-    labels: list[Any] = list(islice(value, MAX_LABELS + 1)) if listed else [None]
-    if len(labels) > MAX_LABELS:
-        raise InvalidJob(f"{name}: at most {MAX_LABELS} words are allowed")
-    if not all(isinstance(label, str) and LABEL.fullmatch(label) for label in labels):
-        raise InvalidJob(
-            f"{name}: expected a list of words of 1 to 100 characters, "
-            f"none of them a control character, got {short(value)}",
-            value=value,
-        )
-    return tuple(dict.fromkeys(labels))
-
-
-def _tags(name: str, value: Any) -> tuple[str, ...]:
-    """Words; for a dict, each key with its value: {"env": "prod"} is `env:prod`."""
-    return _labels(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
-
-
-def _index(name: str, value: Any) -> tuple[str, ...]:
-    labels = _labels(name, value)
-    if not all(label.isidentifier() for label in labels) or len(labels) > MAX_INDEXED:
-        raise InvalidJob(
-            f"{name}: expected at most {MAX_INDEXED} names of parameters, such as ('order_id',), got {short(value)}",
-            value=value,
-        )
-    return labels
-
-
-def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
-    """Capabilities that workers have and jobs need."""
-    labels = _labels(name, value)
-    if not all(label.strip() for label in labels):
-        raise InvalidJob(f"{name}: a capability needs a name, such as 'gpu', got {short(value)}", value=value)
-    return labels
-
-
-def _key(name: str, value: Any) -> str | None:
-    if value is not None and not (isinstance(value, str) and LABEL.fullmatch(value)):
-        raise InvalidJob(
-            f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}", value=value
-        )
-    return value
-
-
 def _job(name: str, value: Any) -> str | None:
     return None if value is None else _one_job(name, value)
 
@@ -382,15 +338,17 @@ _CHECKS = {
     "on_parent_failure": check_policy,
     "parent": _job,
     "needs": check_capabilities,
-    "rate_key": _key,
-    "concurrency_key": _key,
+    "rate_key": check_label_or_none,
+    "concurrency_key": check_label_or_none,
     "rate": _rule,
     "burst": _rule,
     "concurrency": _rule,
-    "tags": _tags,
-    "index": _index,
+    "tags": check_tags,
+    "index": check_index,
     "metadata": _metadata,
-    "redact": _labels,
+    "redact": check_labels,
+    "batch": check_batch,
+    "within": lambda name, value: check_seconds(name, value, 0, LONGEST_WITHIN),
     "remove_on_complete": check_removal,
     "remove_on_fail": check_removal,
     "lifecycle": _lifecycle,

@@ -36,7 +36,7 @@ OPTIONS: dict[str, Word] = {
     "routing_key": Word("Celery", "`queue`"),
     "exchange": Word("Celery", "`queue`"),
     "link": Word("Celery", "chain(first.bind(), second.bind())"),
-    "link_error": Word("Celery", 'using(after=job, on_parent_failure="run")'),
+    "link_error": Word("Celery", 'using(after=job, on_parent_failure="only")'),
     "serializer": Word("Celery", "not needed: arguments are stored as JSON"),
     "base": Word("Celery", "@app.around_attempt, or @app.on(...) for events"),
     "track_started": Word("Celery", "always so: `job.state` is running"),

@@ -22,6 +22,7 @@ from headrace.core.codec.models import same
 from headrace.core.codec.redaction import NO_WORDS
 from headrace.core.codec.result_refs import MARK
 from headrace.core.codec.secret_names import mentions
+from headrace.core.tasks import batches
 from headrace.core.tasks.arguments import by_name
 from headrace.core.tasks.injection import injected_names
 from headrace.core.text import a_kind, short
@@ -87,8 +88,13 @@ class Signature:
         name: str | None = None,
         redact: Collection[str] = (),
         words: frozenset[str] = NO_WORDS,
+        *,
+        is_batch: bool = False,
     ) -> Signature:
-        """The signature of a function; errors hide values of parameters in `redact`, or whose names match `words`."""
+        """The signature of a function; errors hide values of parameters in `redact`, or whose names match `words`.
+
+        That of a batch task describes a job: its argument is an item of the list that the function takes.
+        """
         title = str(name or getattr(fn, "__name__", type(fn).__name__))
         try:
             found = inspect.signature(fn)
@@ -96,8 +102,13 @@ class Signature:
             found = inspect.signature(lambda *args, **kwargs: None)
         resolve = _resolver(fn)
         injected = injected_names(found.parameters.values(), title)
-        parameters = tuple(_parameter(p, resolve) for p in found.parameters.values() if p.name not in injected)
-        return cls(title, parameters, _shape(found.return_annotation, resolve)[0], redact, words)
+        own = [p for p in found.parameters.values() if p.name not in injected]
+        of_item, of_result = resolve, resolve
+        if is_batch:
+            batches.check_parameters(own, title)
+            of_item, of_result = _item_resolver(own[0], resolve, title), lambda text: batches.result_of(resolve(text))
+        parameters = tuple(_parameter(p, of_item) for p in own)
+        return cls(title, parameters, _shape(found.return_annotation, of_result)[0], redact, words)
 
     def _plan(self, count: int) -> Plan:
         """The rest of a call with `count` positional arguments: the names it needs, and all those it may use."""
@@ -322,6 +333,17 @@ def _resolver(fn: Callable[..., Any]) -> Resolve:
         return get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), known, local)["it"]
 
     return resolve
+
+
+def _item_resolver(parameter: inspect.Parameter, resolve: Resolve, title: str) -> Resolve:
+    """Resolves the annotation of a list to that of its items; ConfigError if it is no list."""
+    if parameter.annotation is not parameter.empty:
+        try:
+            resolved = resolve(parameter.annotation)
+        except Exception:  # a name known to type checkers only
+            return resolve
+        batches.item_of(resolved, title)
+    return lambda annotation: batches.item_of(resolve(annotation), title)
 
 
 def _function_in(fn: Any) -> Any:

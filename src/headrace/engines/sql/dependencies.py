@@ -14,8 +14,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowRow, find_cycle, parent_end_text
-from headrace.core.jobs.history_texts import PARENT_ADDED, PARENT_RUNS_AGAIN, UNBLOCKED, WAITS_FOR_CHILDREN
+from headrace.core.jobs.dependencies import (
+    PARENT_FAILED,
+    PARENTS_COMPLETED,
+    Dependency,
+    FlowRow,
+    find_cycle,
+    parent_end_text,
+)
+from headrace.core.jobs.history_texts import NOT_NEEDED, PARENT_ADDED, PARENT_RUNS_AGAIN, UNBLOCKED, WAITS_FOR_CHILDREN
 from headrace.core.jobs.records import NewJob, Outcome
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.text import counted
@@ -162,7 +169,8 @@ def propagate(completed: Sequence[int], lost: Sequence[int], now: int, unchecked
         if completed:
             yield Fetch("delete_edges", {"seqs": as_json(completed), "completed": True})
         cancelled = (yield from _settle_failures(lost, now)) if lost else []
-        completed, lost, unchecked = (yield from _unblock([*children, *unchecked], now, effects)), cancelled, ()
+        completed, not_needed = yield from _unblock([*children, *unchecked], now, effects)
+        lost, unchecked = [*cancelled, *not_needed], ()
         effects.done |= bool(completed or lost)
     return effects
 
@@ -190,14 +198,18 @@ def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
     return list(details)
 
 
-def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[list[int]]:
+def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[tuple[list[int], list[int]]]:
+    """Let the jobs run that wait for no other any more. Returns those that are over, and those not needed."""
     freed = _freed.decode((yield Fetch("unblocked", {"seqs": as_json(waiting), "now": now})))
     by_target = _grouped((target, seq) for seq, target in freed)
+    if not_needed := by_target.pop(State.CANCELLED, []):
+        yield _history_step(not_needed, Trigger.CANCEL, State.CANCELLED, NOT_NEEDED, now)
+        yield Fetch("cancel", {"seqs": as_json(not_needed), "now": now, "reason": PARENTS_COMPLETED})
     for target, seqs in by_target.items():
         yield _history_step(seqs, Trigger.UNBLOCK, target, UNBLOCKED, now)
         yield Fetch("unblock", {"seqs": as_json(seqs), "target": target.value, "now": now})
-    effects.work |= bool(freed)  # also for jobs due later: a worker needs to know the time
-    return by_target.get(State.COMPLETED, [])
+    effects.work |= bool(by_target)  # also for jobs due later: a worker needs to know the time
+    return by_target.get(State.COMPLETED, []), not_needed
 
 
 # -- jobs that run again

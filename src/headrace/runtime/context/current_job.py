@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
@@ -17,50 +16,32 @@ from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
-from headrace.runtime.context.questions import answer_of, question_of
+from headrace.runtime.context.durable_steps import DurableSteps
+from headrace.runtime.context.log_line import LEVELS, log_line
 from headrace.runtime.context.spawn import Spawning
-from headrace.runtime.context.steps import StepLog, StepStore, refuse_awaitable, refuse_coroutines, result_of
-from headrace.runtime.context.stream import StreamLink, StreamWriter
+from headrace.runtime.context.steps import StepStore
+from headrace.runtime.context.stream import StreamWriter
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.async_twin import in_thread
-from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_MAX_LINE_CHARS = 100_000
 _LOOK_EVERY = 0.5  # seconds after which a stream that waits for room looks whether its run is over
-LEVELS = ("debug", "info", "warning", "error")
 _making = threading.Lock()
 
 
-class WorkerLink(StepStore, StreamLink, Protocol):
-    """How a context reaches its worker."""
-
-    @property
-    def worker(self) -> str: ...
-    def renew(self, claim: Claim) -> bool:
-        """Renew this one lease now; False if it is lost."""
-        ...
-
-
-class JobContext:
+class JobContext(DurableSteps):
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_link", "_spawning", "_step_log", "_stop_reason", "_stream_writer")
+    __slots__ = ("_deadline_ms", "_spawning", "_stream_writer")
 
-    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
-        self._claim = claim
+    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink, in_batch: bool = False) -> None:
+        super().__init__(claim, link, in_batch)
         self._deadline_ms = deadline_ms
-        self._link = link
-        self._step_log: StepLog | None = None
-        self._stop_reason: str | None = None
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
-
-    @property
-    def id(self) -> str:
-        return self._claim.id
 
     @property
     def task(self) -> str:
@@ -125,8 +106,7 @@ class JobContext:
 
     def add_line(self, level: str, message: str, fields: str | None) -> None:
         """For the worker: add a line whose level is checked and whose fields are encoded."""
-        now = self._link.now()
-        self._link.note(JobNote(self.id, self._claim.version, now, level=level, message=_clean(message), fields=fields))
+        self._link.note(log_line(self._claim, self._link.now(), level, message, fields))
 
     def stream(self, chunk: Any) -> None:
         """Append a chunk, a text or plain data, to the job's stream, which Job.stream() reads while the job runs.
@@ -164,148 +144,6 @@ class JobContext:
     async def aheartbeat(self) -> None:
         """Like heartbeat(), without blocking the event loop."""
         await in_thread(self.heartbeat)
-
-    # -- kept over all runs of the job
-
-    def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function and store its result; later runs of this job return the result without calling it.
-
-        A step that was interrupted or raised is not stored and runs again. The result must be storable, like a task's.
-        A name stands for one step of the job.
-        """
-        refuse_coroutines(name, function)
-        step_log = self._step_store()
-        if (known := step_log.begin(name)) is not None:
-            value: R = result_of(known, function)
-            return value
-        try:
-            value = function(*args, **kwargs)
-            if not isinstance(value, Job | FlowRun):  # awaitable too, but a valid result
-                refuse_awaitable(name, value)
-        except BaseException:
-            step_log.undo(name)
-            raise
-        finished: R = step_log.finish(name, function, value)
-        return finished
-
-    def step_in(self, connection: Any, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Like step(), with its result stored in the open transaction of your connection.
-
-        What the function writes on it and the step are committed together, by you, or not at all. The connection is to
-        the database of the jobs, as for `using(connection=...)`. LeaseLost if the job is another worker's by then.
-        """
-        refuse_coroutines(name, function)
-        step_log = self._step_store()
-        if (known := step_log.begin_in(connection, name)) is not None:
-            value: R = result_of(known, function)
-            return value
-        try:
-            value = function(*args, **kwargs)
-            refuse_awaitable(name, value)
-            finished: R = step_log.finish_in(connection, name, function, value)
-        except BaseException:
-            step_log.undo(name)
-            raise
-        return finished
-
-    async def astep_in(
-        self, connection: Any, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Any:
-        """Like step_in(), for a coroutine function and a connection of either kind."""
-        step_log = self._step_store()
-        if (known := await step_log.abegin_in(connection, name)) is not None:
-            return result_of(known, function)
-        try:
-            value = function(*args, **kwargs)
-            if inspect.isawaitable(value):
-                value = await value
-            return await step_log.afinish_in(connection, name, function, value)
-        except BaseException:
-            step_log.undo(name)
-            raise
-
-    @overload
-    async def astep(
-        self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> R: ...
-    @overload
-    async def astep(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    async def astep(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Like step(), for a coroutine function, or for a plain function, which runs in a thread."""
-        step_log = self._step_store()
-        if (known := await in_thread(step_log.begin, name)) is not None:
-            return result_of(known, function)
-        try:
-            plain = not inspect.iscoroutinefunction(function)
-            value = await in_thread(function, *args, **kwargs) if plain else function(*args, **kwargs)
-            # A handle is awaitable too; awaiting it here would hold this slot for as long as its job takes.
-            if inspect.isawaitable(value) and not isinstance(value, Job | FlowRun):
-                value = await value
-        except BaseException:
-            step_log.undo(name)
-            raise
-        return await in_thread(step_log.finish, name, function, value)
-
-    def sleep(self, seconds: float | timedelta, name: str | None = None) -> None:
-        """Suspend the job and free its slot; after this time, the worker calls the task again.
-
-        The time counts from the first run that came here. Without a name, it is the first, second, … sleep of a run.
-        """
-        self._step_store().sleep(seconds, name)
-
-    async def asleep(self, seconds: float | timedelta, name: str | None = None) -> None:
-        """Like sleep(), in a coroutine."""
-        await in_thread(self._step_store().sleep, seconds, name)
-
-    def wait_event(
-        self,
-        name: str,
-        timeout: float | timedelta | None = None,
-        *,
-        ask: str | None = None,
-        answer: Any = bool,
-        to: str | None = None,
-        remind: float | timedelta | None = None,
-    ) -> Any:
-        """The data of the next event that `app.signal(job, name, data)` sends; the job is suspended meanwhile.
-
-        The first wait of a run for a name gets the first event, the second one the second, whenever they came.
-        TimeoutError if none has come in `timeout` seconds from the first run that came here.
-
-        With `ask`, it is a question to people: `app.questions()`, the dashboard, REST and the command line list it with
-        a form for the type `answer`, and return an answer of that type. `to` names who should answer. After each
-        `remind` seconds without an answer, the job logs a warning.
-        """
-        question = question_of(ask, answer, to, remind)
-        found = self._step_store().wait_event(name, timeout, question, lambda: self._remind(name, ask))
-        return found if question is None else answer_of(name, answer, found)
-
-    async def await_event(
-        self,
-        name: str,
-        timeout: float | timedelta | None = None,
-        *,
-        ask: str | None = None,
-        answer: Any = bool,
-        to: str | None = None,
-        remind: float | timedelta | None = None,
-    ) -> Any:
-        """Like wait_event(), in a coroutine."""
-        return await in_thread(self.wait_event, name, timeout, ask=ask, answer=answer, to=to, remind=remind)
-
-    def _remind(self, name: str, text: str | None) -> None:
-        self.log(f"still waits for an answer: {text}", "warning", event=name)
-
-    def _refuse_if_stopped(self) -> None:
-        if self._stop_reason is not None:
-            raise LeaseLost(f"job {self.id}: {self._stop_reason}; stop working on it", job_id=self.id)
-
-    def _step_store(self) -> StepLog:
-        self._refuse_if_stopped()
-        with _making:
-            if self._step_log is None:
-                self._step_log = StepLog(self._claim, self._link)
-            return self._step_log
 
     @property
     def claim(self) -> Claim:
@@ -364,15 +202,8 @@ class JobContext:
         return f"<JobContext {self.id} {self.task} attempt {self.attempt}>"
 
 
-def _clean(message: object) -> str:
-    # SQLite ends a text at a NUL in places; lone surrogates have no UTF-8.
-    text = str(message)
-    if len(text) > _MAX_LINE_CHARS:
-        text = f"{text[: _MAX_LINE_CHARS - 1]}…"
-    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-
-
 current: ContextVar[JobContext] = ContextVar("headrace_job")
+current_batch: ContextVar[tuple[JobContext, ...]] = ContextVar("headrace_batch", default=())
 
 
 def current_job() -> JobContext:
@@ -380,4 +211,12 @@ def current_job() -> JobContext:
     try:
         return current.get()
     except LookupError:
+        if jobs := current_batch.get():
+            text = f"current_job() was called in a batch of {len(jobs)}; current_jobs() has each of its jobs"
+            raise HeadraceError(text) from None
         raise HeadraceError("current_job() was called outside of a running job") from None
+
+
+def current_jobs() -> list[JobContext]:
+    """The jobs that run here: those of a batch in the order of their arguments, or the only one."""
+    return list(current_batch.get()) or [current_job()]

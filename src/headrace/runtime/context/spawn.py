@@ -33,8 +33,7 @@ class Spawning:
         self._edges: list[Dependency] = []
 
     def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
-        if not isinstance(call, Call):
-            raise InvalidJob(f"spawn: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
+        check_call("spawn", call)
         tracer = call.task.submits.tracer
         if tracer is None:
             return self._spawn(call, now, at_once)
@@ -46,8 +45,8 @@ class Spawning:
     def _spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         submits, parent = call.task.submits, self._claim.id
         if at_once:
-            return submits.submit_child(call, parent, now, child_id(parent, next(self._numbers)))
-        job, new, edges = submits.draft_child(call, parent, now)
+            return submits.children.submit(call, parent, now, child_id(parent, next(self._numbers)))
+        job, new, edges = submits.children.draft(call, parent, now)
         self._spawned.append(new)
         self._edges += edges
         return job
@@ -57,6 +56,11 @@ class Spawning:
         if not self._spawned or outcome.event is not Trigger.SUCCEED:
             return outcome
         return structs.replace(outcome, spawned=tuple(self._spawned), edges=tuple(self._edges))
+
+
+def check_call(where: str, call: object) -> None:
+    if not isinstance(call, Call):
+        raise InvalidJob(f"{where}: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
 
 
 def child_id(parent: str, number: int) -> str:

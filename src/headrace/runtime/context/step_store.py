@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.core.codec.encryption import Cipher
+from headrace.core.jobs.compensations import jobs_of, with_undone
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.steps import Step
+from headrace.engines.protocol.core import Queries
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.context.joined_steps import JoinedSteps
@@ -35,7 +37,8 @@ class RetryingStepStore:
 
     def steps(self, claim: Claim) -> list[Step]:
         stored = self._with_retries(claim, lambda: self._engine.queries.details(claim.id, history=False, logs=0).steps)
-        return decrypted_steps(self._cipher, claim.id, stored)
+        steps = decrypted_steps(self._cipher, claim.id, stored)
+        return self._with_retries(claim, lambda: steps_with_undone(self._engine.queries, steps))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         lease, stored = claim.lease, encrypted_step(self._cipher, claim.id, step)
@@ -58,3 +61,10 @@ class RetryingStepStore:
                 log.warning("job %s: can't store or read its steps: %s; trying again", claim.id, error)
             time.sleep(pause)
             pause = min(pause * 2, _PAUSE_LONGEST)
+
+
+def steps_with_undone(queries: Queries, steps: list[Step]) -> list[Step]:
+    """The steps, with compensations that have begun marked as such."""
+    if not (jobs := jobs_of(steps)):
+        return steps
+    return with_undone(steps, {row.id: row.state for row in queries.get(jobs, light=True)})

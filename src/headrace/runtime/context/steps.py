@@ -16,9 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.codec import codec
+from headrace.core.jobs.compensations import KIND, jobs_of
+from headrace.core.jobs.compensations import encoded as encoded_job
 from headrace.core.jobs.questions import Question, encoded
 from headrace.core.jobs.records import Claim
-from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
+from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
 from headrace.core.option_times import check_wait
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.signature import Signature
@@ -29,6 +31,7 @@ from headrace.runtime.jobs.async_twin import in_thread
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
 _REMINDER = "reminder of {!r} {}"
+_OF_WAITS = (AWAITING, "no event ", "reminder of ")  # stored as sleeps by waits for events
 
 
 class StepStore(Protocol):
@@ -64,12 +67,17 @@ class StepLog:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, int], Step] | None = None
         self._used: Counter[tuple[str, str]] = Counter()
+        self._undone: Counter[str] = Counter()
+        self._registering = threading.Lock()
+        self._compensated = set[str]()
+        self._patches: dict[str, bool] = {}
+        self._last_compensation: str | None = None
 
     # -- steps
 
     def begin(self, name: str) -> Step | None:
         """Begin a step of this run; returns the stored step if it ran before."""
-        known = self._recall("step", check_name("step", name), 1)
+        known = self._recall("step", check_name("step", name), self._number_of(name))
         if self._next("step", name) > 1:
             raise InvalidJob(
                 f"step {name!r}: this run already has a step of this name; "
@@ -94,7 +102,44 @@ class StepLog:
         except InvalidJob as error:
             # The step is done; an unstorable result must not make it run again.
             text = msgspec.json.encode({_UNSTORABLE: str(error)}).decode()
-        return self._step("step", name, 1, text)
+        return self._step("step", name, self._number_of(name), text)
+
+    def _number_of(self, name: str) -> int:
+        """The number of a step of this name: 1, and one more each time that its compensation has begun."""
+        self._recall("step", name, 1)
+        return 1 + self._undone[name]
+
+    # -- changes of the code
+
+    def patched(self, name: str) -> bool:
+        """Whether no run was past this point before the patch was made."""
+        if check_name("patch", name) not in self._patches:
+            is_new = self._recall("patch", name, 1) is not None or not self._is_replaying()
+            if is_new:
+                self._keep("patch", name, 1, None)
+            self._patches[name] = is_new
+        return self._patches[name]
+
+    def _is_replaying(self) -> bool:
+        """Whether an earlier run stored a step or a sleep that this run has not reached yet."""
+        with self._lock:
+            return any(
+                self._used[kind, name] == 0
+                for kind, name, _ in self._known or ()
+                if kind == "step" or (kind == "sleep" and not name.startswith(_OF_WAITS))
+            )
+
+    # -- compensations
+
+    def compensate(self, name: str, submit: Callable[[str | None], str]) -> None:
+        """Register the compensation of a step once. `submit` makes its job; it gets the one registered before."""
+        number = self._number_of(check_name("compensation", name))
+        with self._registering:
+            if self._recall(KIND, name, number) is None and name not in self._compensated:
+                job_id = submit(self._last_compensation)
+                self._keep(KIND, name, number, encoded_job(job_id))
+                self._compensated.add(name)
+                self._last_compensation = job_id
 
     # -- steps in a transaction of the task
 
@@ -186,9 +231,10 @@ class StepLog:
     def _recall(self, kind: StepKind, name: str, number: int) -> Step | None:
         with self._lock:  # two threads of a job read it once
             if self._known is None:
-                self._known = {
-                    (step.kind, step.name, step.number): step for step in self._step_store.steps(self._claim)
-                }
+                steps = self._step_store.steps(self._claim)
+                self._known = {(step.kind, step.name, step.number): step for step in steps}
+                self._undone = Counter(step.name for step in steps if step.kind == KIND and step.value is None)
+                self._last_compensation = next(reversed(jobs_of(steps)), self._last_compensation)
             return self._known.get((kind, name, number))
 
     def _recall_anew(self, kind: StepKind, name: str, number: int) -> Step | None:

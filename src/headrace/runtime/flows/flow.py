@@ -10,7 +10,8 @@ from msgspec import UNSET
 
 from headrace.core.flows.graph import Graph, Node
 from headrace.core.jobs.dependencies import FlowSummary, Policy
-from headrace.core.tasks.options import check_label, check_policy
+from headrace.core.tasks.labels import check_label
+from headrace.core.tasks.options import check_policy
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import in_thread

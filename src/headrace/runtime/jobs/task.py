@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, structs
 from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
+from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.index import places_of
 from headrace.core.tasks.job_template import JobTemplate
 from headrace.core.tasks.options import Options, check_task_name, checked
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.core.tasks.option_types import CallOptions
 
 P = ParamSpec("P")
+A = TypeVar("A")  # the argument of a job
 C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
 R = TypeVar("R")
 
@@ -43,6 +45,16 @@ class Mapped(Protocol):
     """Makes a call of a task for each item, of which at most so many run at once."""
 
     def __call__(self, task: Task[..., Any, Any], items: Iterable[Any], at_most: int | None, /) -> Enqueues: ...
+
+
+class ChildSubmits(Protocol):
+    """Stores the jobs that a running job makes, as the context of that job needs it."""
+
+    def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
+    def submit(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
+    def submit_compensation(
+        self, call: Call[Any], parent: str, name: str, now: int, later_than: str | None
+    ) -> Job[Any]: ...
 
 
 class Submits(Protocol):
@@ -72,8 +84,8 @@ class Submits(Protocol):
 
     def submit(self, call: Call[Any], /) -> Job[Any]: ...
     async def asubmit(self, call: Call[Any], /) -> Job[Any]: ...
-    def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
-    def submit_child(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
+    @property
+    def children(self) -> ChildSubmits: ...
 
 
 class Call(Struct, Generic[R], frozen=True):
@@ -107,7 +119,9 @@ class Task(Generic[P, C, R]):
         self.options = options
         self.overrides = Options()
         self.template: JobTemplate | None = None  # made by the first call
-        self.signature = Signature.of(function, name, options.redact or (), submits.words)
+        self.batch = BatchLimits.of(options)
+        is_batch = self.batch is not None
+        self.signature = Signature.of(function, name, options.redact or (), submits.words, is_batch=is_batch)
         self.indexed = places_of(options.index or (), self.signature.positional)
         self.is_async = inspect.iscoroutinefunction(function)
         self._submits = submits
@@ -168,6 +182,13 @@ class Task(Generic[P, C, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+
+class BatchTask(Task[[A], C, R], Generic[A, C, R]):
+    """A task whose function takes the arguments of several jobs. As any other, it is enqueued job by job."""
+
+    def __call__(self, items: Iterable[A], /, **injected: Any) -> C:  # type: ignore[override]  # not as it is enqueued
+        return cast("Callable[..., C]", self.function)(items, **injected)
 
 
 def with_overrides(task: Task[P, C, R], overrides: Options) -> Task[P, C, R]:

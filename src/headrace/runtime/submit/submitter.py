@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from headrace.engines.shared.group_commit import GroupCommit
 from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.context.trace import mark, with_shared_correlation
 from headrace.runtime.jobs.async_twin import in_thread
-from headrace.runtime.jobs.encryption import is_same_call
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import SPOOLED, Job
 from headrace.runtime.jobs.rows import as_row
@@ -35,6 +33,7 @@ from headrace.runtime.jobs.task import Call, Mapped
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import batch_of_loop
+from headrace.runtime.submit.children import Children
 from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
 from headrace.runtime.submit.enqueue_hooks import ahooked, ahooked_many, around, hooked, hooked_many
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
@@ -55,7 +54,7 @@ class Submitter:
     def __init__(
         self, engine: Engine, clock: Clock, settings: Settings, services: JobServices, spool: Spool | None = None
     ) -> None:
-        self._max_payload = settings.max_payload
+        self.max_payload = settings.max_payload
         self.retry = settings.retry
         self.closed = False
         self._services = services
@@ -65,6 +64,7 @@ class Submitter:
         self.intercept: Callable[[Job[Any]], None] | None = None
         self.tracer: Tracer | None = None
         self.hooks = Hooks()
+        self.children = Children(self)
         self._home = engine
         self.attach(engine, clock, spool)
 
@@ -83,6 +83,10 @@ class Submitter:
         return self._services
 
     @property
+    def engine(self) -> Engine:
+        return self._engine
+
+    @property
     def encrypts(self) -> bool:
         return self._cipher is not None
 
@@ -93,7 +97,7 @@ class Submitter:
     @traced
     def _submit(self, call: Call[Any]) -> Job[Any]:
         """Insert one job, in one commit with concurrent submissions."""
-        new, rule, edges = self._new(call, self._clock.now())
+        new, rule, edges = self.new_job(call, self._clock.now())
         if edges:
             return self.insert_graph(graph_insert([new], edges, None, call.options.connection))[0]
         if rule is not None:
@@ -110,7 +114,7 @@ class Submitter:
         if self.intercept is not None and not joins:
             # An interceptor runs the job at once, which would block the loop.
             return await in_thread(self._submit, call)
-        new, rule, edges = self._new(call, self._clock.now())
+        new, rule, edges = self.new_job(call, self._clock.now())
         if edges:
             return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
         if rule is not None:
@@ -254,7 +258,7 @@ class Submitter:
         with with_shared_correlation(row.id), around(self.hooks, calls) as (changed, _):
             self._all_join(changed, f"flow {short(flow)}")
             drafts = [
-                self._new(call, now, node.id, node.waits_for, node.policy, node.limits)
+                self.new_job(call, now, node.id, node.waits_for, node.policy, node.limits)
                 for call, node in zip(changed, nodes, strict=True)
             ]
         for call, (_, rule, _) in zip(changed, drafts, strict=True):
@@ -281,56 +285,11 @@ class Submitter:
         await self._engine.joined.ainsert(graph.connection, graph.new_jobs, edges=graph.edges, flow=graph.flow)
         return [self._handle(new) for new in graph.new_jobs]
 
-    def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
-        """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
-        new, edges = self._child_of(call, parent, now, ids.new_id(now))
-        graph = graph_insert([new], edges)
-        return self._handle(graph.new_jobs[0]), graph.new_jobs[0], graph.edges
-
-    def submit_child(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
-        """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
-        new, edges = self._child_of(call, parent, now, job_id)
-        rows = {row.id: row for row in self._engine.queries.get([parent, new.id], light=True)}
-        if parent not in rows:
-            raise InvalidJob(
-                f"spawn: job {parent} is not in {self._engine.url} as seen from here, so it can't get a child "
-                "at once; leave at_once out (other processes, such as a sandbox, can't see a memory:// store)"
-            )
-        if new.id not in rows:
-            graph = graph_insert([structs.replace(new, flow=rows[parent].flow)], edges)
-            with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
-                return self.insert_graph(graph)[0]
-        found = self._services.row(new.id, light=False)
-        if not is_same_call(self._cipher, found, new):
-            now_spawned = repr(new.task) if found.task != new.task else "the same with other arguments"
-            raise InvalidJob(
-                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_spawned}; "
-                "spawn in the same order in every attempt, or leave at_once out"
-            )
-        return self._handle(found)
-
-    def _child_of(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
-        options = call.options
-        if options.connection is not UNSET:
-            raise InvalidJob("spawn: the job is inserted with its parent's success; leave connection out")
-        if options.parent not in (UNSET, None):
-            raise InvalidJob("spawn: the parent is the running job; leave parent out")
-        with around(self.hooks, [call]) as ([changed], _):
-            new, rule, edges = self._new(changed, now, job_id)
-        if rule is not None:
-            raise not_itself(call)
-        if any(edge.parent == parent for edge in edges):
-            raise InvalidJob(
-                f"spawn: job {parent} waits for the jobs it spawns, so they can't wait for it: "
-                f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
-            )
-        return new, [*edges, Dependency(new.id, parent, template_of(call.task, self._max_payload).policy)]
-
     # -- the job records
 
     def draft(self, call: Call[Any]) -> NewJob:
         """The job that the call would make now, checked and encoded, but not inserted."""
-        new, _, edges = self._new(call, self._clock.now())
+        new, _, edges = self.new_job(call, self._clock.now())
         if edges:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
         return structs.replace(new, metadata=plain(new.metadata))  # each of its jobs gets its own correlation id
@@ -338,14 +297,14 @@ class Submitter:
     def _new_jobs(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, UniqueRule], list[Dependency]]:
         """The jobs, the unique rules by position, and the dependencies."""
         now = self._clock.now()
-        drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
+        drafts = list(map(self.new_job, calls, repeat(now), ids.new_ids(now, len(calls))))
         rules = {place: rule for place, (_, rule, _) in enumerate(drafts) if rule is not None}
         edges = [edge for _, _, some in drafts for edge in some]
         if rules and edges:
             raise not_itself(calls[next(iter(rules))])
         return [new for new, _, _ in drafts], rules, edges
 
-    def _new(
+    def new_job(
         self,
         call: Call[Any],
         now: int,
@@ -357,11 +316,11 @@ class Submitter:
         """The job, its unique rule, and its dependencies."""
         if self.closed:
             raise AppClosed
-        job_template = template_of(call.task, self._max_payload)
+        job_template = template_of(call.task, self.max_payload)
         try:
-            payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
+            payload = call.task.signature.encode(call.args, call.kwargs, limit=self.max_payload)
         except PayloadTooLarge:
-            refuse_too_many_results(call, self._max_payload)
+            refuse_too_many_results(call, self.max_payload)
             raise
         run_at = now + job_template.delay if job_template.run_at is None else job_template.run_at
         unique = job_template.unique

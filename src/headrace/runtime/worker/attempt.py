@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
 from headrace.core.jobs.records import Claim, Lease, Outcome
-from headrace.runtime.context.current_job import JobContext, WorkerLink
+from headrace.runtime.context.current_job import JobContext
 from headrace.runtime.context.logs import about
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.worker.execution import RunSpec
 from headrace.runtime.worker.tracing import begin_span
@@ -36,6 +37,7 @@ class Attempt:
 
     __slots__ = (
         "abort",
+        "batch",
         "began_at",
         "claim",
         "context",
@@ -71,6 +73,7 @@ class Attempt:
         self.error: BaseException | None = None  # what the task raised
         self.abort: Callable[[str], Any] | None = None
         self.trace: Traced | None = None
+        self.batch: Batch | None = None
 
     def prepare(self, slot: int, link: WorkerLink) -> None:
         """Set what a run needs, before it starts."""
@@ -79,7 +82,8 @@ class Attempt:
         timeout, tracer = self.plan.timeout, self.plan.tracer
         if timeout is not None:
             self.deadline = self.started + timeout
-        self.context = JobContext(self.claim, None if timeout is None else link.now() + int(timeout * 1000), link)
+        deadline = None if timeout is None else link.now() + int(timeout * 1000)
+        self.context = JobContext(self.claim, deadline, link, self.batch is not None)
         if tracer is not None:
             self.trace = begin_span(tracer, self.claim, self.context.log)
 
@@ -93,9 +97,34 @@ class Attempt:
         """The `extra` of a log line."""
         return about(self.claim, self.context.worker)
 
+    @property
+    def together(self) -> Sequence[Attempt]:
+        """The attempts that its call runs: those of its batch, or itself."""
+        return (self,) if self.batch is None else self.batch.attempts
+
     def stop(self, reason: str) -> None:
         """Request that the task stops, and abort it where that is possible."""
         self.context.add_stop_reason(reason)
         abort = self.abort
         if abort is not None:
             abort(reason)
+
+
+class Batch:
+    """Attempts that one call runs in one slot. `WorkerState` counts how many are open; the last one frees the slot."""
+
+    __slots__ = ("attempts", "last", "open")
+
+    def __init__(self, attempts: list[Attempt]) -> None:
+        self.attempts = attempts
+        self.open = 0
+        self.last: Attempt | None = None  # that ended, or lost its lease
+        for attempt in attempts:
+            attempt.batch = self
+
+    def close(self, attempt: Attempt) -> bool:
+        """An attempt is over; True if no other one is open."""
+        self.open -= 1
+        if self.open == 0:
+            self.last = attempt
+        return self.open == 0

@@ -18,7 +18,8 @@ from headrace.core.jobs.records import Outcome
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.tracing import Traced
-from headrace.runtime.worker.attempt import Attempt, Stage
+from headrace.runtime.worker.attempt import Attempt, Batch, Stage
+from headrace.runtime.worker.batch_call import BatchCall
 from headrace.runtime.worker.execution import backoff_failed, settle_delay
 from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.tracing import link_predecessors
@@ -159,7 +160,8 @@ class EventLoop:
         task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{run.claim.id}")
         self._tasks[task] = run
         # Bind the task alone: a reference from the run to itself would be left to the garbage collector, for each job.
-        run.abort = partial(self._abort, task)
+        for each in run.together:
+            each.abort = partial(self._abort, task)
         task.add_done_callback(self._over)
 
     def _abort(self, task: asyncio.Task[None], reason: str) -> None:
@@ -178,20 +180,22 @@ class EventLoop:
         run = self._tasks.pop(task, None)
         if run is None:
             return  # abandoned meanwhile
-        run.abort = None  # the run still waits to be settled; its task can be freed now
         self._end_abandoned(run, task)
-        if run.stage is Stage.STARTED:  # it ended without an outcome
-            cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
-            error = cancelled if task.cancelled() else task.exception() or cancelled
-            last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
-            self._ending_tasks.add(last)
-            last.add_done_callback(self._ending_tasks.discard)
+        for each in run.together:
+            each.abort = None  # the run still waits to be settled; its task can be freed now
+            if each.stage is Stage.STARTED:  # it ended without an outcome
+                cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
+                error = cancelled if task.cancelled() else task.exception() or cancelled
+                last = asyncio.get_running_loop().create_task(self._end_failed(each, error))
+                self._ending_tasks.add(last)
+                last.add_done_callback(self._ending_tasks.discard)
         self._return_slot(run)
 
     def _end_abandoned(self, run: Attempt, _: asyncio.Task[None]) -> None:
         """End a run that lost its lease and has no outcome; else the worker would never forget it."""
-        if run.stage is Stage.ABANDONED:
-            self._worker_state.end(run, release(run.claim, "its lease was lost", self._worker_state.now()))
+        for each in run.together:
+            if each.stage is Stage.ABANDONED:
+                self._worker_state.end(each, release(each.claim, "its lease was lost", self._worker_state.now()))
 
     async def _end_failed(self, run: Attempt, error: BaseException) -> None:
         self._worker_state.end(run, await self._failure(run, error))
@@ -217,6 +221,9 @@ class EventLoop:
             task.cancel("the worker stops")
 
     async def _perform(self, run: Attempt) -> None:
+        if run.batch is not None:
+            self._worker_state.end_batch(run.batch, await self._batch_outcomes(run.batch))
+            return
         current.set(run.context)
         outcome = await (self._outcome(run) if run.trace is None else self._outcome_traced(run, run.trace))
         self._worker_state.end(run, outcome)
@@ -238,6 +245,28 @@ class EventLoop:
             return await self._failure(run, error)
         except BaseException as error:  # SystemExit of a task must not end the worker
             return await self._failure(run, error)
+
+    async def _batch_outcomes(self, batch: Batch) -> dict[Attempt, Outcome]:
+        for run in batch.attempts:
+            if run.trace is not None and run.trace.has_past:
+                await in_thread(link_predecessors, run.trace)
+        call = BatchCall(batch.attempts)
+        if call.items:
+            try:
+                call.returned(await batch.attempts[0].plan.function(call.items))
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) and not batch.open:
+                    raise  # as above
+                call.raised(error)
+        return {run: await self._outcome_of_value(run, call.values[run]) for run in batch.attempts}
+
+    async def _outcome_of_value(self, run: Attempt, value: Any) -> Outcome:
+        try:
+            if not isinstance(value, BaseException):
+                return run.context.enclosed(run.plan.success(run.claim, value, self._worker_state.now()))
+        except BaseException as error:
+            value = error
+        return await self._failure(run, value)
 
     async def _failure(self, run: Attempt, error: BaseException) -> Outcome:
         plan, now = run.plan, self._worker_state.now

@@ -102,12 +102,14 @@ class WorkerExchange:
             + ahead
             - worker_state.running
             - len(worker_state.cancelled_coroutines)
-            - worker_state.waiting,
+            - worker_state.waiting
+            - len(worker_state.gathering),
             0,
         )
-        return self.slow_start.allows(
-            capacity if self._at_most is None else min(capacity, self._at_most - self.claimed)
-        )
+        return self._allowed(capacity)
+
+    def _allowed(self, jobs: int) -> int:
+        return self.slow_start.allows(jobs if self._at_most is None else min(jobs, self._at_most - self.claimed))
 
     def settle_wait(self) -> float:
         """Seconds that outcomes may wait for the next claim, so that one call does both; mostly 0."""
@@ -115,8 +117,8 @@ class WorkerExchange:
             return 0.0
         return self._last_exchange + _SETTLE_WAIT - time.monotonic()
 
-    def exchange(self, capacity: int) -> tuple[list[Attempt], int | None]:
-        """Send the outcomes and claim up to `capacity` jobs; returns them, and when more are due."""
+    def exchange(self, capacity: int, only: tuple[QueueShare, ...] = ()) -> tuple[list[Attempt], int | None]:
+        """Send the outcomes and claim up to `capacity` jobs, or `only` these; returns them, and when more are due."""
         worker_state = self._worker_state
         self.store_is_empty = False
         if self._in_doubt:
@@ -125,13 +127,14 @@ class WorkerExchange:
             self._confirm_settled()
         done, notes = self._taken()
         self._note_starvation()
-        self._prefetch.finished(len(done))
+        self._prefetch.finished(self._runs_of(done))
         all_idle = not worker_state.waiting and not worker_state.running
-        shares = self._fair_share.shares(capacity)
-        if self.first is not None and capacity > 0:
+        shares = only or self._fair_share.shares(capacity)
+        if self.first is not None and capacity > 0 and not only:
             shares, self.first = (QueueShare(self.first, 1), *shares), None
+        others = self._serves_all and not only
         request = ClaimRequest(
-            *(self._worker_id, capacity, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
+            *(self._worker_id, capacity, self._lease_ms, shares, others, self._capabilities, self._strategy),
             known=self.task_lookup.tasks,
         )
         sent_at = time.monotonic()
@@ -159,6 +162,11 @@ class WorkerExchange:
             self._prefetch.note_exchange(self._last_exchange - sent_at, all_idle=all_idle)
         self._answered(done, answer, capacity)
         return self._register_claims(answer, capacity), answer.next_at
+
+    def _runs_of(self, done: list[Attempt]) -> int:
+        if not self._worker_state.gathering.is_used:
+            return len(done)
+        return len({id(attempt.batch or attempt) for attempt in done})
 
     def _taken(self) -> tuple[list[Attempt], list[JobNote]]:
         """The outcomes to send, and then the notes: none of a run that has ended comes later."""
@@ -211,6 +219,26 @@ class WorkerExchange:
             else:
                 self._refuse(attempt, found)
         return runnable
+
+    def runs(self, attempts: list[Attempt]) -> list[Attempt]:
+        """An attempt for each run that can start now: of these, and of complete batches."""
+        gathering = self._worker_state.gathering
+        ready = gathering.add(self.planned(attempts))
+        return ready + gathering.due(all_of_them=self.job_limit_reached) if gathering else ready
+
+    def fill(self) -> bool:
+        """Claim more for incomplete batches from their queues, unless jobs of other tasks wait; whether all came."""
+        if self._worker_state.waiting > self._worker_state.low_water:
+            return False
+        wanted = self._worker_state.gathering.wanted()
+        limit = self._allowed(sum(wanted.values()))
+        if limit <= 0:
+            return False
+        was_empty = self.store_is_empty
+        attempts, _ = self.exchange(limit, tuple(QueueShare(queue, jobs) for queue, jobs in wanted.items()))
+        self.store_is_empty = was_empty and not attempts
+        self._worker_state.place(self.runs(attempts))
+        return len(attempts) == limit
 
     def idle(self) -> None:
         self._prefetch.idle()

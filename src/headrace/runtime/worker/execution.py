@@ -19,6 +19,7 @@ from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
 from headrace.core.jobs.steps import Suspended
+from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.failure import delay_after, outcome_after, outcome_requested
 from headrace.core.tasks.retry import Delay, Retry, from_policy
 from headrace.errors import CorruptPayload, InvalidJob
@@ -47,6 +48,7 @@ class RunSpec(Struct, frozen=True):
     removes: bool = False  # whether the job is removed on finish
     cipher: Cipher | None = None
     tracer: Tracer | None = None
+    batch: BatchLimits | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments decoded for the task, or CorruptPayload."""
@@ -191,15 +193,16 @@ class RunSpecs:
         return RunSpec(
             task,
             keeping_logs(function, task, self.cipher) if own.keep_logs is True else function,
-            _first(options.isolation, task.isolation),
+            _first(UNSET if task.batch else options.isolation, task.isolation),
             self._seconds(_first(options.timeout, own.timeout)),
             task.retry if options.retry is UNSET else from_policy(options.retry),
             _first(options.keep_result, own.keep_result, True),
             self._max_result,
-            _first(options.preemptible, own.preemptible, False),
+            task.batch is None and _first(options.preemptible, own.preemptible, False),
             bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
             self.cipher,
             task.submits.tracer,
+            task.batch,
         )
 
     def _seconds(self, ms: Any) -> float | None:

@@ -208,7 +208,7 @@ class Heartbeat:
     def _withdraw_lost(self) -> None:
         """Remove prefetched jobs with a lost lease: they count as waiting."""
         for waiting in (self._worker_state.ready, self._worker_state.ready_async):
-            for attempt in [attempt for attempt in list(waiting) if attempt.lost]:
+            for attempt in [one for one in list(waiting) if all(each.lost for each in one.together)]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(attempt)
         if self._worker_state.ready_async:
@@ -271,6 +271,9 @@ def stack_of(thread: int | None) -> str:
 def end_run(worker_state: WorkerState, threads: Threads, run: Attempt, outcome: Outcome | None, reason: str) -> None:
     """End a run from outside: record the outcome, if any counts; stop its task, and free its slot."""
     if not (worker_state.abandon(run) if outcome is None else worker_state.end(run, outcome)):
+        return
+    if run.batch is not None and run.batch.last is not run:
+        run.context.add_stop_reason(reason)  # the call goes on for the other jobs of the batch
         return
     run.stop(reason)
     if run.plan.isolation != "async":  # a coroutine frees its slot when its cancellation is done

@@ -6,23 +6,27 @@ end one attempt, its runner and the heartbeat on a timeout, the second one's out
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headrace.core.clock import Clock
 from headrace.core.codec.encryption import Cipher
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.core import WorkerLiveness
-from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.process.liveness import ThreadLiveness
-from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
+from headrace.runtime.worker.attempt import NEVER, Attempt, Batch, Stage
+from headrace.runtime.worker.gathering import Gathering
 from headrace.runtime.worker.stream_buffer import StreamBuffer
 from headrace.runtime.worker.tracing import end_span
+
+log = logging.getLogger("headrace.worker")
 
 CLAIMED, STARTED, ABANDONED, ENDED, SETTLED, LOST = Stage  # a lookup in the class is slow
 
@@ -61,6 +65,7 @@ class WorkerState:
         self.wake_loop: Callable[[], None] = lambda: None
         self.work = threading.Condition()
         self.loop_liveness = ThreadLiveness("worker loop")
+        self.gathering = Gathering()
 
     # -- stages
 
@@ -72,12 +77,36 @@ class WorkerState:
         return attempts
 
     def begin(self, attempt: Attempt, slot: int) -> bool:
-        """Start an attempt in this slot; False if its lease was lost meanwhile."""
+        """Start an attempt, or its batch, in this slot; False if its lease was lost meanwhile."""
+        if attempt.batch is not None:
+            return self._begin_batch(attempt.batch, slot)
         attempt.prepare(slot, self.link)
         if not self._move(attempt, CLAIMED, STARTED):
             if attempt.trace is not None:
                 end_span(attempt.trace, None)
             return False
+        self._begun(attempt)
+        return True
+
+    def _begin_batch(self, batch: Batch, slot: int) -> bool:
+        """Start those that still have their lease, all before one of them can end."""
+        for attempt in batch.attempts:
+            attempt.prepare(slot, self.link)
+        with self._moving:
+            started = [attempt for attempt in batch.attempts if attempt.stage is CLAIMED]
+            lost = [attempt for attempt in batch.attempts if attempt.stage is not CLAIMED]
+            for attempt in started:
+                attempt.stage = STARTED
+            batch.attempts, batch.open = started, len(started)
+            self.running += bool(started)
+        for attempt in lost:
+            if attempt.trace is not None:
+                end_span(attempt.trace, None)
+        for attempt in started:
+            self._begun(attempt)
+        return bool(started)
+
+    def _begun(self, attempt: Attempt) -> None:
         self.begun.append(attempt)
         self.began += 1
         if self.liveness is not None:
@@ -86,9 +115,8 @@ class WorkerState:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
             self.ring()  # runs that ended while this one was queued did not ring, and this one may take long
-        return True
 
-    def end(self, attempt: Attempt, outcome: Outcome) -> bool:
+    def end(self, attempt: Attempt, outcome: Outcome, *, rings: bool = True) -> bool:
         """Queue the outcome of a run; False if another thread ended or abandoned the run before.
 
         The outcome of an abandoned run is sent as well: the store decides by version whether it counts, and records a
@@ -106,9 +134,18 @@ class WorkerState:
         if attempt.place is not None and self.liveness is not None:
             self.liveness.ended(attempt.place, attempt.claim.ref)
         self.done.append(attempt)
-        if self.waiting <= self.low_water:
+        if rings and self.waiting <= self.low_water:
             self.ring()
         return True
+
+    def end_batch(self, batch: Batch, outcomes: Mapping[Attempt, Outcome]) -> bool:
+        """Queue the outcomes of a batch; False if another thread ended the last attempt, and thereby its slot."""
+        ended = [attempt for attempt in batch.attempts if self.end(attempt, outcomes[attempt], rings=False)]
+        self.ring()
+        if ended:
+            task, seconds = ended[0].claim.task, ended[0].seconds
+            log.debug("a batch of %d jobs (%s) took %.3f s", len(ended), task, seconds, extra={"event": "batch.ended"})
+        return batch.last in ended
 
     def end_without_slot(self, attempt: Attempt, outcome: Outcome, stage: Stage = CLAIMED) -> bool:
         """Queue the outcome of an attempt that takes no slot; False if it is not in this stage any more."""
@@ -150,7 +187,7 @@ class WorkerState:
             if target is STARTED:
                 self.running += 1
             elif source is STARTED:
-                self.running -= 1
+                self.running -= attempt.batch is None or attempt.batch.close(attempt)
             return True
 
     def started(self) -> list[Attempt]:
@@ -201,11 +238,11 @@ class WorkerState:
 
     def withdraw_unstarted(self) -> list[Attempt]:
         """The attempts that no runner has begun."""
-        attempts = []
+        attempts = self.gathering.withdraw()
         for waiting in (self.ready, self.ready_async):
             while waiting:
                 try:
-                    attempts.append(waiting.popleft())
+                    attempts += waiting.popleft().together
                 except IndexError:  # a runner was quicker
                     break
         return attempts

@@ -10,12 +10,14 @@ import contextlib
 import contextvars
 import logging
 import threading
+from typing import Any
 
 from headrace.core.jobs.outcomes import fail
 from headrace.core.jobs.records import ErrorInfo, Outcome
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.tracing import Traced
-from headrace.runtime.worker.attempt import Attempt
+from headrace.runtime.worker.attempt import Attempt, Batch
+from headrace.runtime.worker.batch_call import BatchCall
 from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.sandbox import Sandboxes
 from headrace.runtime.worker.state import WorkerState
@@ -103,8 +105,10 @@ class Threads:
             if worker_state.ready_async and len(worker_state.slots) > len(worker_state.ready):
                 worker_state.wake_loop()  # it left a slot for this job, which no longer needs it
             # In a context of its own: a context variable that the job sets must not reach the next one.
-            if worker_state.begin(run, slot) and not worker_state.end(
-                run, contextvars.copy_context().run(self._outcome, run)
+            if worker_state.begin(run, slot) and not (
+                worker_state.end(run, contextvars.copy_context().run(self._outcome, run))
+                if run.batch is None
+                else worker_state.end_batch(run.batch, contextvars.copy_context().run(self._batch_outcomes, run.batch))
             ):
                 return False
             if worker_state.ready_async and worker_state.loop_responded.is_set():
@@ -145,9 +149,13 @@ class Threads:
         try:
             return self._perform(run) if run.trace is None else self._perform_traced(run, run.trace)
         except BaseException as error:  # a bug in headrace; the thread, its slot and the job must survive it
-            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task, extra=run.about)
-            error_info = ErrorInfo(type(error).__name__, "the worker could not run it; see its log")
-            return fail(run.claim, "worker_error", error_info, run.plan.retry.max_attempts, self._worker_state.now())
+            return self._broken(run, error)
+
+    def _broken(self, run: Attempt, error: BaseException) -> Outcome:
+        text = "job %s (%s): the runner itself failed"
+        log.error(text, run.claim.id, run.claim.task, extra=run.about, exc_info=error)
+        error_info = ErrorInfo(type(error).__name__, "the worker could not run it; see its log")
+        return fail(run.claim, "worker_error", error_info, run.plan.retry.max_attempts, self._worker_state.now())
 
     def _perform_traced(self, run: Attempt, trace: Traced) -> Outcome:
         link_predecessors(trace)
@@ -166,3 +174,32 @@ class Threads:
         except BaseException as error:  # SystemExit of a task must not end the worker
             run.error = error
             return outcome_of_error(plan, claim, error, worker_state.now)
+
+    def _batch_outcomes(self, batch: Batch) -> dict[Attempt, Outcome]:
+        try:
+            return self._perform_batch(batch)
+        except BaseException as error:  # as above
+            return {run: self._broken(run, error) for run in batch.attempts}
+
+    def _perform_batch(self, batch: Batch) -> dict[Attempt, Outcome]:
+        for run in batch.attempts:
+            run.thread = threading.get_ident()
+            if run.trace is not None:
+                link_predecessors(run.trace)
+        call = BatchCall(batch.attempts)
+        if call.items:
+            try:
+                call.returned(batch.attempts[0].plan.function(call.items))
+            except BaseException as error:
+                call.raised(error)
+        return {run: self._outcome_of_value(run, call.values[run]) for run in batch.attempts}
+
+    def _outcome_of_value(self, run: Attempt, value: Any) -> Outcome:
+        now = self._worker_state.now
+        try:
+            if not isinstance(value, BaseException):
+                return run.context.enclosed(run.plan.success(run.claim, value, now()))
+        except BaseException as error:
+            value = error
+        run.error = value
+        return outcome_of_error(run.plan, run.claim, value, now)

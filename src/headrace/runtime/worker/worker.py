@@ -314,10 +314,11 @@ class Worker:
         if self._paused:  # paused meanwhile, or with prefetched jobs
             exchange.give_back(attempts)
         else:
-            worker_state.place(exchange.planned(attempts))
+            worker_state.place(exchange.runs(attempts))
+        is_filling = worker_state.gathering and len(attempts) == capacity and exchange.fill()
         self._threads.ensure()
         self._maintain()
-        if len(attempts) == capacity > 0 and worker_state.waiting <= worker_state.low_water:
+        if is_filling or (len(attempts) == capacity > 0 and worker_state.waiting <= worker_state.low_water):
             return 0.0
         exchange.give_back_if_stalled()
         is_over = exchange.job_limit_reached or (self._drain and (exchange.store_is_empty or self._paused))
@@ -337,10 +338,11 @@ class Worker:
         return not (worker_state.done or worker_state.notes or exchange.has_events or worker_state.held())
 
     def _pause(self, next_at: int | None) -> float:
-        until_then = min(max(self._maintain_at - time.monotonic(), 0.0), self._worker_state.streams.pause)
+        state = self._worker_state
+        until_then = min(max(self._maintain_at - time.monotonic(), 0.0), state.streams.pause, state.gathering.pause)
         if self._exchange.has_events:
             until_then = min(until_then, WITHIN)
-        if self._worker_state.waiting:
+        if state.waiting:
             return min(until_then, STALLED)
         self._exchange.idle()
         return until_then if next_at is None else min(until_then, max(next_at - self._clock.now(), 0) / 1000)

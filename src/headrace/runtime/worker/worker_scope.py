@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from headrace.core.tasks.injection import needs_of
 from headrace.errors import ConfigError
-from headrace.runtime.context.current_job import current
+from headrace.runtime.context.current_job import current_jobs
 from headrace.runtime.jobs.hooks import Hook, Hooks, Provider, takes
 from headrace.runtime.jobs.task import Task
 
@@ -167,7 +167,7 @@ class WorkerScope:
     ) -> Any:
         async with contextlib.AsyncExitStack() as stack:
             for hook in self._hooks.attempt:
-                await _enter(mode, stack, functools.partial(hook, current.get()))
+                await _enter(mode, stack, functools.partial(hook, current_jobs()[0]))
             values: dict[Any, Any] = {}
             injected = {name: await self._value(mode, kind, stack, values) for name, kind in needs.items()}
             result = mode.call(function, *args, **kwargs, **injected)

@@ -37,6 +37,7 @@ EVENT_WORDS = {
     Trigger.PROMOTE_NOW.value: "promoted by an operator",
     Trigger.UPDATE.value: "changed by an operator",
     Trigger.QUESTION.value: "asked",
+    Trigger.COMPENSATION.value: "can be undone",
 }
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
 

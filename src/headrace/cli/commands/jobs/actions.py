@@ -169,6 +169,20 @@ delete = _action_command(
 
 
 @click.command(
+    "fork",
+    cls=OutputCommand,
+    epilog=example("headrace jobs fork 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --from-step mail"),
+)
+@click.argument("job_id", metavar="ID")
+@click.option("--from-step", metavar="STEP", help="The step to begin with; the results of those before it are kept.")
+def fork(session: Session, job_id: str, from_step: str | None) -> Output:
+    """Run a finished job anew from one of its steps, as a new job."""
+    app = session.store()
+    forked = app.jobs.fork(job_of(app, job_id), from_step=from_step)
+    return line({"id": forked.id, "from_step": from_step}, f"job {forked.id} enqueued")
+
+
+@click.command(
     "update",
     cls=OutputCommand,
     epilog=example("headrace jobs update 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --priority 50 --delay 10m"),

@@ -55,7 +55,7 @@ SELECT {rows child, jobs} FROM (
 -- name: delete_edges
 {count
 UPDATE headrace_dependencies SET blocks = false
-WHERE blocks AND parent {in_numbers :seqs} AND (:completed OR policy = 'run')};
+WHERE blocks AND parent {in_numbers :seqs} AND (:completed OR policy IN ('run', 'only'))};
 
 -- name: children_to_cancel
 SELECT {rows child, id, task, state, reason} FROM (
@@ -83,8 +83,15 @@ WHERE coalesce(state, '') = 'waiting'
               WHERE edge.parent {in_numbers :seqs} AND edge.blocks AND edge.policy = 'hold'
                 AND parent.state IN ('failed', 'cancelled')}};
 
+-- A job to run only if a parent fails is cancelled if none has.
 -- name: unblocked
-SELECT {rows seq, CASE WHEN finished_at IS NOT NULL THEN 'completed' WHEN run_at > :now THEN 'scheduled' ELSE 'pending' END}
+SELECT {rows seq, CASE
+    WHEN finished_at IS NOT NULL THEN 'completed'
+    WHEN (SELECT max(CASE WHEN parent.state IN ('failed', 'cancelled') THEN 1 ELSE 0 END)
+          FROM headrace_dependencies AS edge
+          {lookup headrace_jobs AS parent ON parent.seq = edge.parent}
+          WHERE edge.child = job.seq AND edge.policy = 'only') = 0 THEN 'cancelled'
+    WHEN run_at > :now THEN 'scheduled' ELSE 'pending' END}
 FROM headrace_jobs AS job
 WHERE coalesce(state, '') = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq {in_numbers :seqs}

@@ -68,6 +68,12 @@ class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
     queue: Queue = UNSET
 
 
+class Fork(Struct, frozen=True, forbid_unknown_fields=True):
+    """The step to begin with; without one, the new job keeps nothing."""
+
+    from_step: str | None = None
+
+
 class Why(Struct, frozen=True):
     """Why a job is not running now, or what it is doing, in one sentence; and what can be done about it."""
 
@@ -251,6 +257,12 @@ def retry(context: RequestContext, job_id: str) -> JobRecord:
 def promote(context: RequestContext, job_id: str) -> JobRecord:
     """Run a scheduled, retrying or waiting job now."""
     return _act(context.app.jobs.get(job_id), "promote", "is not scheduled, retrying or waiting")
+
+
+@table.post("/jobs/{job_id}/fork", status=201, example={"from_step": "mail"})
+def fork(context: RequestContext, job_id: str, body: Fork) -> JobRecord:
+    """Run a finished job anew from a step, as a new job that keeps the results of the steps before it."""
+    return record_of(context.app.jobs.fork(job_id, from_step=body.from_step))
 
 
 @table.get("/jobs/{job_id}")

@@ -46,11 +46,13 @@ class PeekQuery(Struct, frozen=True):
 
 
 class TaskRecord(TaskRuleFields, frozen=True, kw_only=True):
-    """A task: whether its code is known to the web process, and its rules."""
+    """A task: whether its code is known to the web process, its rules, and its batches: their size and wait."""
 
     task: str
     known: bool
     paused: bool = False
+    batch: int | None = None
+    within: float | None = None
 
 
 _CHANGES = "Rules to change: null removes a rule, omitted rules stay."
@@ -148,4 +150,7 @@ def resume_task(context: RequestContext, task: TaskName) -> TaskRecord:
 
 
 def _task(context: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
-    return TaskRecord(task=name, known=name in context.app.tasks, **rule_values(rules))
+    known = context.app.tasks.get(name)
+    limits = None if known is None else known.batch
+    batch, within = (None, None) if limits is None else (limits.jobs, limits.within)
+    return TaskRecord(task=name, known=known is not None, batch=batch, within=within, **rule_values(rules))

@@ -12,8 +12,9 @@ from headrace.app.jobs.records import lowered
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.known_tasks import is_reserved
 from headrace.core.jobs.records import JobNote, Lease, WorkerRow
+from headrace.core.tasks.labels import check_capabilities
 from headrace.core.tasks.option_fields import Word
-from headrace.core.tasks.options import check_capabilities, check_name, check_queue
+from headrace.core.tasks.options import check_name, check_queue
 from headrace.errors import InvalidJob
 from headrace.web.api.resources.new_job import JobRequest, call_of
 from headrace.web.api.route_table import Table

@@ -192,6 +192,14 @@ def _update(request: PageRequest) -> ActionResult:
     return ActionResult(f"Job {job.id} has {changed}.", target=job.id)
 
 
+def _fork(request: PageRequest) -> ActionResult:
+    step = request.form_field("from_step")
+    forked = request.app.jobs.fork(request.path_param("job"), from_step=step or None)
+    return ActionResult(
+        f"Job {forked.id} runs from step {step}.", goto=request.url(f"/jobs/{forked.id}"), target=forked.id
+    )
+
+
 VIEWS = [View(path="/jobs/{job:path}", template="jobs/job.html", show=show)]
 ACTIONS = [
     Action(
@@ -211,6 +219,7 @@ ACTIONS = [
         name="job.promote",
         run=_job_action("promote", "is pending now", "is not scheduled, retrying or waiting"),
     ),
+    Action(path="/jobs/{job:path}/fork", name="job.fork", run=_fork),
     Action(path="/jobs/{job:path}/update", name="job.update", run=_update),
     Action(path="/jobs/{job:path}/delete", name="job.delete", run=_delete, confirmation=_confirm_delete),
 ]

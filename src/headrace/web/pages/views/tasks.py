@@ -11,6 +11,7 @@ from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.jobs.states import State
 from headrace.core.queues.rule_fields import TASK_RULES
 from headrace.core.queues.rules_text import format_rules, rule_values
+from headrace.core.tasks.batches import batch_text
 from headrace.core.tasks.options import check_task_name
 from headrace.web.pages.forms import form_fields, given_rules
 from headrace.web.pages.job_view import summaries
@@ -29,6 +30,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "tasks": None if found is None else [stats for stats in found if text in stats.task.casefold()],
         "all": 0 if found is None else len(found),
         "limits_of": limits_of,
+        "batch_text": batch_text,
         "topics": ("job", "worker"),
     }
 
@@ -46,6 +48,7 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
     failed = request.app.engine.dead_letters.find(DeadLetterFilter(statuses=("pending",), task=name), _SAMPLE)
     return {
         "stats": known,
+        "batch_text": batch_text,
         "is_counted": found is not None,
         "paused": rules.paused,
         "rules": form_fields(TASK_RULES, rule_values(rules)),

@@ -33,7 +33,7 @@ end
 -- Record at the child how its parent ended.
 local function record_end(cases, child, policy, parent)
   local case = case_of(cases, child)
-  if parent.state == 'completed' or policy == 'r' then
+  if parent.state == 'completed' or policy == 'r' or policy == 'o' then
     case.freed[#case.freed + 1] = parent.member
   elseif call('SISMEMBER', blocks_of(child), parent.member) == 0 then
     return -- it was released from this parent
@@ -65,6 +65,25 @@ local function cancel_child(member, j, now, parent)
   move(member, j, now, function() j.state, j.finished_at, j.reason = 'cancelled', now, $Text.PARENT_FAILED end)
 end
 
+-- Whether it is to run only if a parent fails, and none has.
+local function is_not_needed(member)
+  local parents, members = call('HGETALL', parents_of(member)), {}
+  for i = 1, #parents, 2 do
+    if parents[i + 1] == 'o' then members[#members + 1] = parents[i] end
+  end
+  for _, record in ipairs(records_of(members, #members)) do
+    local parent = job_of(record)
+    -- A parent without a record is being deleted, which counts as its cancellation.
+    if not parent or parent.state == 'failed' or parent.state == 'cancelled' then return false end
+  end
+  return #members > 0
+end
+
+local function cancel_not_needed(member, j, now)
+  record_history(member, j, now, 'cancel', 'cancelled', $Text.NOT_NEEDED, j.finished_at)
+  move(member, j, now, function() j.state, j.finished_at, j.reason = 'cancelled', now, $Text.PARENTS_COMPLETED end)
+end
+
 local function unblock(member, j, now)
   local target = j.finished_at and 'completed' or j.run_at > now and 'scheduled' or 'pending'
   record_history(member, j, now, 'unblock', target, $Text.UNBLOCKED, j.finished_at)
@@ -87,7 +106,11 @@ local function decide_cases(cases, now, messages)
       if case.cancelled_by then
         cancel_child(member, j, now, case.cancelled_by)
       elseif j.reason ~= $Text.HELD and call('EXISTS', blocks_of(member)) == 0 then
-        unblock(member, j, now)
+        if not j.finished_at and is_not_needed(member) then
+          cancel_not_needed(member, j, now)
+        else
+          unblock(member, j, now)
+        end
         -- Also for jobs due later: a worker needs to know the time.
         if not FINAL[j.state] then messages['work:' .. j.queue] = true end
       elseif case.is_held and j.reason ~= $Text.HELD then

@@ -1,0 +1,140 @@
+"""The jobs that a running job makes: those it waits for, and those that undo its steps if it does not complete."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from msgspec import UNSET, structs
+
+from headrace.core.jobs.compensations import compensation_id
+from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.records import JobRow, NewJob
+from headrace.core.jobs.states import FINAL
+from headrace.core.jobs.unique_rules import UniqueRule
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import DuplicateJob, InvalidJob
+from headrace.runtime.jobs.encryption import is_same_call
+from headrace.runtime.jobs.hooks import Hooks
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.services import JobServices
+from headrace.runtime.jobs.task import Call
+from headrace.runtime.submit.dependencies import GraphInsert, graph_insert
+from headrace.runtime.submit.enqueue_hooks import around
+from headrace.runtime.submit.errors import not_itself
+from headrace.runtime.submit.template import template_of
+
+
+class JobInserts(Protocol):
+    """How an app makes and inserts jobs."""
+
+    hooks: Hooks
+    max_payload: int
+
+    @property
+    def services(self) -> JobServices: ...
+    @property
+    def engine(self) -> Engine: ...
+    def new_id(self) -> str: ...
+    def new_job(
+        self, call: Call[Any], now: int, job_id: str | None = None, /
+    ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]: ...
+    def insert_graph(self, graph: GraphInsert) -> list[Job[Any]]: ...
+
+
+class Children:
+    """Stores the jobs that a running job makes."""
+
+    def __init__(self, inserts: JobInserts) -> None:
+        self._inserts = inserts
+
+    def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
+        """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
+        new, edges = self._child_of(call, parent, now, self._inserts.new_id())
+        graph = graph_insert([new], edges)
+        return Job(self._inserts.services, graph.new_jobs[0]), graph.new_jobs[0], graph.edges
+
+    def submit(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
+        """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
+        new, edges = self._child_of(call, parent, now, job_id)
+        rows = self._rows(parent, new.id)
+        if parent not in rows:
+            raise InvalidJob(
+                f"spawn: job {parent} is not in {self._inserts.engine.url} as seen from here, so it can't get a "
+                "child at once; leave at_once out (other processes, such as a sandbox, can't see a memory:// store)"
+            )
+        job, is_same = self._stored(new, edges, rows, parent)
+        if not is_same:
+            now_spawned = repr(new.task) if job.task != new.task else "the same with other arguments"
+            raise InvalidJob(
+                f"job {parent} spawned {job.task!r} in this place in an earlier attempt, and now {now_spawned}; "
+                "spawn in the same order in every attempt, or leave at_once out"
+            )
+        return job
+
+    def submit_compensation(
+        self, call: Call[Any], parent: str, name: str, now: int, later_than: str | None
+    ) -> Job[Any]:
+        """Insert a job that runs only if `parent` does not complete, and before the compensation `later_than`.
+
+        If an earlier attempt did so, return that job, unless it is over: then it undid an earlier run of the step.
+        """
+        new, edges = self._new(call, now, "compensate")
+        for number in count(1):
+            new = structs.replace(new, id=compensation_id(parent, name, number))
+            rows = self._rows(parent, new.id, *([later_than] if later_than else []))
+            if new.id not in rows or rows[new.id].state not in FINAL:
+                break
+        if parent not in rows:
+            raise InvalidJob(f"compensate: job {parent} is not in {self._inserts.engine.url} as seen from here")
+        own = [structs.replace(edge, child=new.id) for edge in edges]
+        own.append(Dependency(parent, new.id, "only"))
+        if later_than in rows and rows[later_than].state not in FINAL:
+            own.append(Dependency(new.id, later_than, "run"))
+        job, is_same = self._stored(new, own, rows, parent)
+        if not is_same:
+            raise InvalidJob(
+                f"job {parent} has a compensation {name!r} from an earlier attempt, with another call; "
+                "register the same call in every attempt: take what may differ from a step"
+            )
+        return job
+
+    def _rows(self, *ids: str) -> dict[str, JobRow]:
+        return {row.id: row for row in self._inserts.engine.queries.get(ids, light=True)}
+
+    def _stored(
+        self, new: NewJob, edges: Sequence[Dependency], rows: dict[str, JobRow], parent: str
+    ) -> tuple[Job[Any], bool]:
+        """The job, inserted unless it exists, and whether its call is this one."""
+        services = self._inserts.services
+        if new.id not in rows:
+            graph = graph_insert([structs.replace(new, flow=rows[parent].flow)], edges)
+            with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
+                return self._inserts.insert_graph(graph)[0], True
+        found = services.row(new.id, light=False)
+        return Job(services, found), is_same_call(services.cipher, found, new)
+
+    def _new(
+        self, call: Call[Any], now: int, what: str, job_id: str | None = None
+    ) -> tuple[NewJob, Sequence[Dependency]]:
+        options = call.options
+        if options.connection is not UNSET:
+            raise InvalidJob(f"{what}: a running job inserts it on a connection of headrace; leave connection out")
+        if options.parent not in (UNSET, None):
+            raise InvalidJob(f"{what}: no other job can wait for it; leave parent out")
+        with around(self._inserts.hooks, [call]) as ([changed], _):
+            new, rule, edges = self._inserts.new_job(changed, now, job_id)
+        if rule is not None:
+            raise not_itself(call)
+        return new, edges
+
+    def _child_of(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
+        new, edges = self._new(call, now, "spawn", job_id)
+        if any(edge.parent == parent for edge in edges):
+            raise InvalidJob(
+                f"spawn: job {parent} waits for the jobs it spawns, so they can't wait for it: "
+                f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
+            )
+        return new, [*edges, Dependency(new.id, parent, template_of(call.task, self._inserts.max_payload).policy)]
