@@ -23,6 +23,7 @@ Engine = Literal["sqlite", "postgres", "redis"]
 ENGINES: tuple[Engine, ...] = ("sqlite", "postgres", "redis")
 _DATABASE_OF_PEERS = 15
 _PATIENCE = 60.0
+_CONNECTIONS = 400  # for 64 workers, with up to four each
 
 
 class Place(Protocol):
@@ -104,7 +105,7 @@ class PostgresSchemas:
 
         self._servers = servers
         named = os.environ.get("HEADRACE_TEST_POSTGRES")
-        self._url = named or servers.PostgresServer(durable=True).start().url
+        self._url = named or servers.PostgresServer(durable=True, connections=_CONNECTIONS).start().url
         self._where = "a named server" if named else "this machine"
 
     def new_store(self) -> str:
@@ -171,6 +172,9 @@ class RedisPrefixes:
 
     def drop(self, url: str) -> None:
         self._servers.drop(url)
+        client, until = self._servers.redis_connection(url), time.monotonic() + _PATIENCE
+        while client.info("memory")["lazyfree_pending_objects"] and time.monotonic() < until:
+            time.sleep(0.1)  # the size of the next store is what the server has grown by
 
     def rest(self, url: str) -> None:
         client, until = self._servers.redis_connection(url), time.monotonic() + _PATIENCE

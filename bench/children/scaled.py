@@ -21,7 +21,7 @@ from headrace import Task
 
 def enqueue(subject: Subject, load: Load, jobs: int) -> Timed:
     """Spread evenly over the queues, names and keys of the load."""
-    ballast, choose = "x" * load.payload, functools.cache(functools.partial(_task, subject, load))
+    ballast, choose = load.ballast, functools.cache(functools.partial(_task, subject, load))
     kinds = max(load.queues, load.names, load.keys, 1)
     seconds, processor = 0.0, 0.0
     for numbers in in_batches(range(jobs), load.batch):

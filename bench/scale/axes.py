@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+from string import ascii_letters
 from typing import Literal
 
 from msgspec import Struct
@@ -57,6 +59,11 @@ class Load(Struct, frozen=True):
     base: int = _WARM_UP  # jobs waiting before a probe begins
     probe: int = 20_000  # jobs a probe enqueues, and then drains
     warm_up: int = _WARM_UP  # jobs that run before the clock does
+
+    @property
+    def ballast(self) -> str:
+        """The text of the payload, which no store can compress much."""
+        return "".join(random.Random(24).choices(ascii_letters, k=self.payload))
 
     @property
     def batch(self) -> int:

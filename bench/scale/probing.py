@@ -97,7 +97,7 @@ def _p50(ground: Ground, store: Store, load: Load) -> float:
     subject = open_subject(store.url, store.durability)
     with _idle(ground, store, load) as workers, subject.app:
         _wait_until_all_signed_on(subject.app.workers, len(workers))
-        stamp, ballast = subject.stamp.using(queue=_URGENT), "x" * load.payload
+        stamp, ballast = subject.stamp.using(queue=_URGENT), load.ballast
         pauses, sent = random.Random(20), []
         for _ in range(_WARM_UP + _SAMPLES):
             time.sleep(pauses.uniform(_SHORTEST_PAUSE, _LONGEST_PAUSE))

@@ -5,16 +5,15 @@ from __future__ import annotations
 Rates = dict[str, float]
 
 TITLES = {
-    "enqueue": "enqueue_many(), jobs/s",
     "drain": "drain, jobs/s",
+    "cost": "processor time of a drained job, µs",
+    "enqueue": "enqueue_many(), jobs/s",
     "p50": "enqueue to start, p50, ms",
     "size": "size, MB",
     "fire": "schedules fired/s",
     "create": "schedules created/s",
-    "cost": "processor time of a drained job, store included, µs",
-    "others": "the machine's processors used by others, %",
+    "others": "used by others, % of the processors",
 }
 TIMES = frozenset({"p50", "cost"})
 SIZES = frozenset({"size"})
-DISTURBANCES = frozenset({"others"})
-UNDRAWN = frozenset({"cost", "others"})
+DISTURBANCES = frozenset({"others"})  # not drawn

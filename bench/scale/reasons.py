@@ -10,7 +10,8 @@ _BUSY, _IDLE = 0.8, 0.5  # of the cores they could have used
 _EACH_QUEUE = "Each claim reads every queue of the store, with one look into the index of waiting jobs for each."
 _CORES = "More processes than cores take turns on them; each also claims, renews its lease and maintains the store."
 _BYTES = "Bytes are the limit: the jobs a second fall as their size grows."
-_LANES = "The jobs of each key wait in a lane of their own, and a claim reads the lanes in turn."
+_WAKES = f"{_CORES} The commits of each one notify all others."
+_LANES = "The jobs of each key wait in a lane of their own; a claim reads the lanes, and the rate of each, one by one."
 
 # By axis and rate, where needed with the engine.
 _KNOWN: dict[tuple[AxisName, str], str] = {
@@ -29,6 +30,8 @@ _KNOWN: dict[tuple[AxisName, str], str] = {
     ("names", "enqueue"): "What a task's options come to is worked out once for each, and events are grouped by name.",
     ("processes", "drain"): _CORES,
     ("processes", "drain sqlite"): f"{_CORES} One of them writes at a time.",
+    ("processes", "drain postgres"): _WAKES,
+    ("processes", "drain redis"): _WAKES,
     ("processes", "p50"): "Every idle worker wakes up for a job and asks for it; one gets it.",
     ("keys", "drain"): _LANES,
     ("keys", "enqueue"): "Each new key is a new lane in the index.",
@@ -42,7 +45,8 @@ _KNOWN: dict[tuple[AxisName, str], str] = {
 
 def reason(axis: AxisName, rate: str, engine: Engine, cores: float, used: float | None) -> str:
     """Sentences about a bend: who was busy at it, and the known cause, if there is one."""
-    known = _KNOWN.get((axis, f"{rate} {engine}")) or _KNOWN.get((axis, rate), "")
+    about = "drain" if rate == "cost" else rate
+    known = _KNOWN.get((axis, f"{about} {engine}")) or _KNOWN.get((axis, about), "")
     told = _who_was_busy(cores, used) if rate == "drain" and used is not None else ""
     return " ".join(text for text in (told, known) if text)
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from bench.places import ENGINES, Engine
 from bench.scale.axes import AXES, Axis, load_of
-from bench.scale.bend import Bend, bend_of, bend_of_times
+from bench.scale.bend import BENDS_BELOW, HALVES_BELOW, Bend, bend_of, bend_of_times
 from bench.scale.drawing import Curve, Panel, picture
 from bench.scale.log_scale import short
-from bench.scale.rates import DISTURBANCES, SIZES, TIMES, TITLES, UNDRAWN
+from bench.scale.rates import DISTURBANCES, SIZES, TIMES, TITLES
 from bench.scale.readings import Reading, Readings, curve
 from bench.scale.reasons import reason
 
+_DISTURBED = 30.0  # percent of the processors
 _NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "redis": "Redis"}
 
 
@@ -38,7 +39,7 @@ def panels(found: Sequence[Reading], axis: Axis) -> list[Panel]:
     return [
         Panel(title, axis.unit, tuple(_curve(found, axis, engine, rate) for engine in _read(found, axis, rate)))
         for rate, title in TITLES.items()
-        if rate not in UNDRAWN and _read(found, axis, rate)
+        if rate not in DISTURBANCES and _read(found, axis, rate)
     ]
 
 
@@ -53,11 +54,12 @@ def _curve(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -> C
 
 
 def find_bend(found: Sequence[Reading], axis: Axis, engine: Engine, rate: str) -> Bend | None:
-    """Where the rate bends; a size does not."""
+    """Where the rate bends; a size does not. Beside the work of others, only what halves is more than chance."""
     if rate in SIZES | DISTURBANCES:
         return None
-    points = curve(found, axis.name, engine, rate)
-    return bend_of_times(points) if rate in TIMES else bend_of(points)
+    disturbed = any(others > _DISTURBED for _, others in curve(found, axis.name, engine, "others"))
+    below, points = HALVES_BELOW if disturbed else BENDS_BELOW, curve(found, axis.name, engine, rate)
+    return bend_of_times(points, below) if rate in TIMES else bend_of(points, below)
 
 
 def _lines(

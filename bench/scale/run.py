@@ -16,6 +16,8 @@ from bench.scale.processors import wait_for_quiet
 from bench.scale.rates import Rates
 from bench.scale.readings import Reading, Readings, best
 
+_MOST_TEXT = 500
+
 
 class Extent(Struct, frozen=True):
     """How far a run goes, and how often it looks."""
@@ -60,8 +62,14 @@ def _reading(ground: Ground, axis: Axis, shared: Store | None, before: int, step
         with contextlib.nullcontext(shared) if shared else ground.store() as store:
             rates = _rates(ground, store, axis, before, step, extent)
     except Exception as error:  # told in the report; the other axes are still worth measuring
-        return structs.replace(reading, load=machine.load(), error=f"{type(error).__name__}: {error}"[:500])
+        return structs.replace(reading, load=machine.load(), error=_told(error))
     return structs.replace(reading, rates=rates, load=machine.load())
+
+
+def _told(error: Exception) -> str:
+    """What failed, and the last words, which give the cause."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _MOST_TEXT else f"{text[:100]} ... {text[100 - _MOST_TEXT :]}"
 
 
 def _rates(ground: Ground, store: Store, axis: Axis, before: int, step: int, extent: Extent) -> Rates:

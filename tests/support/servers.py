@@ -36,9 +36,10 @@ Mode = Literal["fast", "immediate"]
 class PostgresServer:
     """A PostgreSQL of its own. `durable=False` spares the disk, and loses only what a power failure would take."""
 
-    def __init__(self, *, durable: bool = True) -> None:
+    def __init__(self, *, durable: bool = True, connections: int = 200) -> None:
         self.port = free_port()
         self._durable = durable
+        self._connections = connections
         self._password = secrets.token_hex(8)
         self._daemon = Daemon("postgres")
         self._was_killed = False
@@ -101,7 +102,7 @@ class PostgresServer:
         settings = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(folder),
-            "max_connections": "200",
+            "max_connections": str(self._connections),
             "scram_iterations": "1",  # the password keeps others out; a connection should be cheap all the same
             "timezone": "Asia/Kathmandu",  # nothing of ours may depend on it
         }

@@ -51,6 +51,13 @@ def test_the_report_names_the_bend_and_who_waited(tmp_path: Path) -> None:
     assert (tmp_path / "scale-queues.svg").read_text().count('class="bend ') == 1
 
 
+def test_beside_the_work_of_others_only_a_halved_rate_bends(tmp_path: Path) -> None:
+    readings = Readings(tmp_path)
+    for step, drain in ((1, 1000.0), (10, 600.0), (100, 400.0)):
+        readings.add(Reading("redis", "queues", step, {"drain": drain, "cores": 0.2, "others": 70.0}))
+    assert "bends at 100 queues" in report.write(readings, tmp_path, cores=2).read_text()
+
+
 def test_sizes_do_not_bend(tmp_path: Path) -> None:
     readings = Readings(tmp_path)
     for step, size in ((1, 5.0), (10, 1.0)):

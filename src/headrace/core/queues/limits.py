@@ -87,6 +87,11 @@ def lane_limits_of(lane: str) -> list[Limit]:
     return [Limit("needs", lane)] if found is None else found
 
 
+def rated_keys(lanes: Iterable[str]) -> set[str]:
+    """The keys of these lanes that have a rate of their own, if their queue has one for keys."""
+    return {found.name for lane in lanes for found in lane_limits_of(lane) if found.kind == "rate"}
+
+
 def is_damaged(lane: str | bytes) -> bool:
     """Whether the limits of this lane can't be read."""
     return _read(lane) is None

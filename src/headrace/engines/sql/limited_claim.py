@@ -207,6 +207,9 @@ class LimitedClaim:
             return [head for head in unlaned if self._has_units(head, queue, rules)]
         rotation = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._lanes_around(queue, order, *rotation.where), _MAX_LANES))
+        if rules.key_rate is not None:
+            keys = limits.rated_keys(lane for lane, _ in found)
+            self._rates.load(one for key in keys for one in buckets_of(rules.rate_of_key(key), "key", queue, key))
         names = rotation.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
         weight_of_lane = functools.partial(limits.lane_weight, rules=rules)
         chosen: dict[int, QueuedJob] = {}

@@ -92,7 +92,7 @@ class RateBuckets:
 
     def capacity(self, buckets: Sequence[Bucket]) -> int:
         """How many jobs may start by these buckets; if none, sets the time of the next one."""
-        self._load(buckets)
+        self.load(buckets)
         least = min(rates.allows(bucket.window, self._full_at[bucket.name], self._now) for bucket in buckets)
         if not least:
             self._wait_for(buckets)
@@ -100,7 +100,7 @@ class RateBuckets:
 
     def reserve(self, buckets: Sequence[Bucket], units: int) -> bool:
         """Whether buckets of units have room for a job of so many; if so, later jobs of this claim find less."""
-        self._load(buckets)
+        self.load(buckets)
         planned = {bucket.name: self._planned.get(bucket.name, self._full_at[bucket.name]) for bucket in buckets}
         full = [one for one in buckets if not rates.has_room(one.window, planned[one.name], self._now, units)]
         if full or any(bucket.name in self._closed for bucket in buckets):
@@ -114,7 +114,7 @@ class RateBuckets:
 
     def spend(self, buckets: Sequence[Bucket], starts: int, units: int) -> None:
         """Take tokens for jobs that start: as many as they are, or as they have units."""
-        self._load(buckets)
+        self.load(buckets)
         for bucket in buckets:
             taken = units if bucket.window.units else starts
             self._change(bucket, rates.spent(bucket.window, self._full_at[bucket.name], self._now, taken))
@@ -123,7 +123,7 @@ class RateBuckets:
 
     def correct(self, buckets: Sequence[Bucket], charged: int, used: int, started_at: int) -> None:
         """Charge a job what it used, where it was charged something else when it started."""
-        self._load(buckets)
+        self.load(buckets)
         for bucket in buckets:
             full_at = rates.corrected(
                 bucket.window, self._full_at[bucket.name], self._now, charged, used, 1000 * started_at
@@ -137,7 +137,8 @@ class RateBuckets:
             if random.random() < _CLEANUP_PROBABILITY:  # a bucket that is full again can be deleted
                 self._tx.run("drop_buckets", now=self._now)
 
-    def _load(self, buckets: Iterable[Bucket]) -> None:
+    def load(self, buckets: Iterable[Bucket]) -> None:
+        """Read these buckets at once: a thousand keys would be a thousand round trips."""
         missing = {bucket.name: bucket for bucket in buckets if bucket.name not in self._full_at}
         if not missing:
             return
