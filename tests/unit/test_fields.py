@@ -51,7 +51,7 @@ def test_a_plain_field_has_a_type_and_no_texts() -> None:
 
 def test_what_is_stored_has_the_fields_that_users_write() -> None:
     bursts = {"burst", "key_burst"}
-    assert set(QUEUE_RULES) - bursts == set(QueueRules.__struct_fields__)
+    assert set(QUEUE_RULES) - bursts == set(QueueRules.__struct_fields__) - {"keys"}  # set one by one
     assert set(TASK_RULES) - bursts == set(TaskRules.__struct_fields__) - {"paused"}
     assert set(POLICY_FIELDS) == set(StoredPolicy.__struct_fields__)
     assert set(ALERT_RULE) == set(AlertRuleRow.__struct_fields__) - {"name"}

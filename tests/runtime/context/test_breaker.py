@@ -12,8 +12,6 @@ from headrace import Breaker, BreakerOpen, Headrace, InvalidJob, PermanentError,
 from headrace.core.tasks.breaker import KIND
 from headrace.testing import VirtualClock, drain
 
-pytestmark = pytest.mark.every_engine
-
 
 @pytest.fixture
 def clock() -> VirtualClock:

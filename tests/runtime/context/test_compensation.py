@@ -11,8 +11,6 @@ from headrace import Headrace, InvalidJob, Job, PermanentError, Retry, State, Ta
 from headrace.core.jobs.dependencies import PARENTS_COMPLETED
 from headrace.testing import VirtualClock, drain
 
-pytestmark = pytest.mark.every_engine
-
 ONCE = Retry(limit=1, backoff="fixed", base=60, jitter=0)
 STEPS = ("flight", "hotel", "car")
 

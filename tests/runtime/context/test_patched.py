@@ -9,7 +9,6 @@ import pytest
 from headrace import Headrace, InvalidJob, Retry, State, current_job
 from headrace.testing import drain
 
-pytestmark = pytest.mark.every_engine
 ONCE = Retry(limit=5, backoff="fixed", base=60, jitter=0)
 
 

@@ -12,7 +12,6 @@ from headrace import Headrace, InvalidJob, JobNotFound, PermanentError, State, c
 from headrace.core.jobs.states import Trigger
 from headrace.testing import drain
 
-pytestmark = pytest.mark.every_engine
 KEY = f"k:{base64.b64encode(b'k' * 32).decode()}"
 
 

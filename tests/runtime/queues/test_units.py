@@ -13,7 +13,6 @@ from headrace.testing import VirtualClock, drain
 from tests.runtime.queues import unit_tasks
 from tests.support.waiting import PATIENCE
 
-pytestmark = pytest.mark.every_engine
 MINUTE = 60_000_000
 RATE = as_rate("1000 units/min", 1000)
 

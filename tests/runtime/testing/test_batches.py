@@ -10,8 +10,6 @@ import pytest
 from headrace import Headrace, HeadraceError, current_jobs
 from headrace.testing import adrain, drain, inline
 
-pytestmark = pytest.mark.every_engine
-
 
 def batch_task(app: Headrace, calls: list[list[int]], *, is_async: bool) -> Any:
     def halve(numbers: list[int]) -> list[float | Exception]:
