@@ -179,3 +179,20 @@ def test_a_coroutine_uses_it_with_async_with(app: Headrace) -> None:
 def test_a_wrong_breaker_is_refused(app: Headrace, given: dict[str, Any], error: str) -> None:
     with pytest.raises(InvalidJob, match=error):
         app.breaker("stripe", **given)
+
+
+def test_a_refused_call_gives_its_units_back(app: Headrace) -> None:
+    app.queue("default").configure(rate="1000 units/h", burst=1000)
+    stripe = app.breaker("stripe", failures=1, open_for=30, on=(OSError,))
+
+    @app.task(cost=300, retry=0)
+    def pay() -> None:
+        with stripe:
+            raise OSError("away")
+
+    for _ in range(6):
+        pay.enqueue()
+    drain(app)
+    assert app.jobs.count(state="failed") == 1
+    assert app.jobs.count(state="scheduled") == 5
+    assert app.queue("default").stats().starts_left == 700

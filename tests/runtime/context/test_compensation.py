@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, InvalidJob, Job, PermanentError, Retry, State, Task, current_job
+from headrace import Headrace, InvalidJob, Job, PermanentError, Retry, State, Task, chain, current_job
 from headrace.core.jobs.dependencies import PARENTS_COMPLETED
 from headrace.testing import VirtualClock, drain
 
@@ -236,7 +236,7 @@ def test_another_call_in_a_later_attempt_is_refused_where_the_first_one_was_not_
     @app.task(name="fickle", retry=0)
     def fickle() -> None:
         job = current_job()
-        undo.submits.children.submit_compensation(undo.bind(1), job.id, "pay", 0, None)
+        undo.submits.children.submit_compensation(undo.bind(1), job.id, "pay", 0, [])
         job.compensate("pay", undo.bind(2))
 
     job = fickle.enqueue()
@@ -267,3 +267,71 @@ def test_threads_of_a_job_register_side_by_side(app: Headrace, travel: Travel) -
     wide.enqueue()
     drain(app)
     assert len(travel.done) == len(set(travel.done)) == 16
+
+
+def test_a_retry_or_a_cancel_of_a_flow_leaves_compensations_alone(app: Headrace, travel: Travel) -> None:
+    @app.task(name="mail", retry=0)
+    def mail(booked: str) -> None:
+        raise PermanentError("no such address")
+
+    run = chain(travel.trip.bind(), mail.bind()).enqueue()
+    drain(app)
+    assert run.retry() == 1
+    drain(app)
+    assert travel.done == list(STEPS)
+    assert len(run.refresh().jobs) == 2
+    waiting = chain(travel.trip.using(delay=60).bind(), mail.bind()).enqueue()
+    assert waiting.cancel() == 2
+
+
+def test_a_flow_whose_jobs_complete_is_completed(app: Headrace, travel: Travel) -> None:
+    @app.task(name="handler")
+    def handler() -> str:
+        return "handled"
+
+    flow = app.flow("trip")
+    trip = flow.add(travel.trip.bind())
+    flow.add(handler.bind(), after=[trip], on_parent_failure="only")
+    run = flow.enqueue()
+    drain(app)
+    assert run.refresh().state == "completed"
+    assert run.result() is None
+    assert run.retry() == 0
+    assert app.flows.get(run.id).state == "completed"
+
+
+def test_retrying_cancelled_jobs_undoes_no_completed_job(app: Headrace, travel: Travel) -> None:
+    job = travel.trip.enqueue()
+    drain(app)
+    assert app.jobs.retry(state="cancelled") == 0
+    [car] = [child for child in job.children() if child.args[0] == "car"]
+    with pytest.raises(InvalidJob, match=r"was to run only if its parent .* failed, and that one completed"):
+        car.retry()
+    drain(app)
+    assert travel.done == list(STEPS)
+
+
+def test_the_order_holds_though_one_was_cancelled(app: Headrace, travel: Travel) -> None:
+    @app.task(name="tour", retry=0)
+    def tour() -> None:
+        job = current_job()
+        for what in STEPS:
+            job.step(what, travel.book, what)
+            job.compensate(what, travel.cancel.bind(what, what))
+            if what == "hotel":
+                assert travel.compensations(app.jobs.get(job.id))["hotel"].cancel()
+        raise PermanentError("no more money")
+
+    tour.enqueue()
+    drain(app)
+    assert travel.done == [*STEPS, "no car", "no flight"]
+
+
+def test_a_compensation_does_not_expire_while_it_waits(app: Headrace, travel: Travel) -> None:
+    @app.task(name="tour", retry=0)
+    def tour() -> None:
+        current_job().compensate("flight", travel.cancel.using(expires=60).bind("flight", "flight"))
+        assert [child.row.expires_at for child in app.jobs.get(current_job().id).children()] == [None]
+
+    tour.enqueue()
+    assert drain(app) == 1

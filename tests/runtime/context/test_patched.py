@@ -118,3 +118,19 @@ def test_a_patch_needs_a_name(app: Headrace) -> None:
     job = nameless.enqueue()
     drain(app)
     assert "patch" in job.result()
+
+
+def test_a_question_that_was_asked_counts(app: Headrace, release: Release) -> None:
+    @app.task(name="asks", retry=ONCE)
+    def asks() -> list[bool]:
+        job = current_job()
+        seen = [job.patched("weigh")] if release.number == 2 else []
+        job.wait_event("paid", ask="Paid?")
+        return seen
+
+    job = asks.enqueue()
+    drain(app)
+    release.number = 2
+    assert app.signal(job, "paid", True)
+    drain(app)
+    assert job.result() == [False]

@@ -148,3 +148,26 @@ def test_a_coroutine_forks(app: Headrace, report: Report) -> None:
     fork = asyncio.run(fork_it(finished(app, report)))
     drain(app)
     assert fork.result()[0] == "ann"
+
+
+def test_a_fork_undoes_its_own_steps_only(app: Headrace) -> None:
+    done: list[str] = []
+    undo = app.task(name="undo")(done.append)
+    is_broken = False
+
+    @app.task(name="pay", retry=0)
+    def pay() -> None:
+        job = current_job()
+        for what in ("debit", "credit"):
+            job.step(what, done.append, what)
+            job.compensate(what, undo.bind(f"no {what}"))
+        if is_broken:
+            raise PermanentError("no")
+
+    job = pay.enqueue()
+    drain(app)
+    is_broken = True
+    fork = app.jobs.fork(job, from_step="credit")
+    drain(app)
+    assert fork.refresh().state is State.FAILED
+    assert done == ["debit", "credit", "credit", "no credit"]

@@ -294,11 +294,18 @@ def test_a_period_that_is_over_gives_nothing_to_the_next() -> None:
     assert corrected(window, full_at, next_minute, 80, 10, next_minute) == full_at - 70 * window.every
 
 
-def test_a_debt_of_units_is_kept_for_a_day_and_one_of_starts_is_a_clock_set_back() -> None:
+def test_a_debt_of_units_is_kept_and_one_of_starts_is_a_clock_set_back() -> None:
     of_units, of_starts = Rate(1000, 5, units=True), Rate(1000, 5)
-    assert plausible(of_units, NOW + 2 * HOUR, NOW) == NOW + 2 * HOUR
+    assert plausible(of_units, NOW + 9000 * HOUR, NOW) == NOW + 9000 * HOUR
     assert plausible(of_starts, NOW + 2 * HOUR, NOW) == NOW + 5000
-    assert plausible(of_units, NOW + 25 * HOUR, NOW) == NOW + 5000
+    assert plausible(of_units, NOW + 100_000 * HOUR, NOW) == NOW + 5000
+
+
+def test_a_debt_of_units_is_ten_years_at_most_so_that_stores_can_hold_it() -> None:
+    window = Rate(366 * 24 * HOUR, 1, units=True)
+    owed = corrected(window, spent(window, NOW, NOW, 10**9), NOW, 0, 10**9, NOW)
+    assert owed - NOW == window.every + 10 * 366 * 24 * HOUR
+    assert plausible(window, owed, NOW) == owed
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from headrace.app.services.services import Services
+from headrace.core.codec import codec
 from headrace.core.jobs import ids
 from headrace.core.jobs.compensations import KIND as COMPENSATION
+from headrace.core.jobs.compensations import encoded
 from headrace.core.jobs.records import Filter, HistoryRow, JobRow
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.jobs.steps import Step
@@ -54,11 +56,15 @@ def _kept(job_id: str, steps: Sequence[Step], from_step: str) -> list[Step]:
             f"from_step: job {job_id} has no finished step {short(from_step)}; it has {names or 'none'}",
             value=from_step,
         )
-    return [
-        replace(step, number=1) if step.kind == "step" else step
-        for step in standing[:place]
-        if step.kind not in (COMPENSATION, "question")
-    ]
+    kept = [step for step in standing[:place] if step.kind not in (COMPENSATION, "question")]
+    numbered = [replace(step, number=1) if step.kind == "step" else step for step in kept]
+    return numbered + [_not_undone(step) for step in numbered if step.kind == "step"]
+
+
+def _not_undone(step: Step) -> Step:
+    """A record that the new job does not undo this step, which the old job has done."""
+    text = encoded("")
+    return Step(COMPENSATION, step.name, 1, step.at, text, codec.checksum(text))
 
 
 def _copy(row: JobRow, job_id: str, now: int) -> JobRow:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from headrace.app.services import archived_jobs
 from headrace.app.services.declared_tasks import DeclaredTasks
+from headrace.app.services.held_by_parents import BY_PARENTS, holds, refuse_without_parent
 from headrace.app.services.questions import explain_question, stored_question
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
@@ -20,7 +21,7 @@ from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, timeline
-from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
+from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.explanation import Explanation, Remedy
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
@@ -139,7 +140,7 @@ class Services:
             held = self._held_by_parents(self.engine.queries.get(which.ids, light=True))
             which = structs.replace(which, ids=tuple(job_id for job_id in which.ids if job_id not in held))
             if not which.ids:
-                _refuse_without_parent(held)
+                refuse_without_parent(held)
         if which.ids:
             done = self.engine.queries.move(which, event, min(len(which.ids), most))
             if not done:
@@ -162,12 +163,11 @@ class Services:
         return moved
 
     def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:
-        """Jobs cancelled because of a parent that has not completed, each with that parent."""
-        ids = {row.id for row in rows if row.reason == PARENT_FAILED and row.state is State.CANCELLED}
-        edges = [edge for edge in self.edges(sorted(ids)) if edge.child in ids and edge.blocks] if ids else []
+        """Jobs cancelled because of how a parent ended, each with that parent."""
+        ids = {row.id for row in rows if row.reason in BY_PARENTS and row.state is State.CANCELLED}
+        edges = [edge for edge in self.edges(sorted(ids)) if edge.child in ids] if ids else []
         parents = self.rows([edge.parent for edge in edges])
-        ended = {parent.id for parent in parents.values() if parent.state in (State.FAILED, State.CANCELLED)}
-        return {edge.child: parents[edge.parent] for edge in edges if edge.parent in ended}
+        return {edge.child: parents[edge.parent] for edge in edges if holds(edge, parents.get(edge.parent))}
 
     def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> JobRowPage:
         return self.engine.queries.find(structs.replace(which, states=states), _BATCH, cursor, light=True)
@@ -374,15 +374,6 @@ def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPol
         )
         for name, task in tasks.items()
     }
-
-
-def _refuse_without_parent(held: Mapping[str, JobRow]) -> None:
-    for job_id, parent in held.items():
-        how = "failed" if parent.state is State.FAILED else "was cancelled"
-        raise InvalidJob(
-            f"job {job_id} was cancelled because its parent {parent.id} (task {parent.task}) {how}; retry that one and "
-            "this one runs after it, or run this one alone with job.retry(without_parents=True)"
-        )
 
 
 def _left(timeout: float | None, started: float) -> float | None:

@@ -33,19 +33,19 @@ def encoded(job_id: str) -> str:
 
 
 def job_of(step: Step) -> str | None:
-    """The compensation's job; None if it has begun, so that the step counts as undone."""
+    """The compensation's job, "" if the step is not to be undone; None if it has begun: the step counts as undone."""
     return None if step.value is None else msgspec.json.decode(step.value, type=str)
 
 
 def jobs_of(steps: Sequence[Step]) -> list[str]:
-    return [job_id for step in steps if step.kind == KIND and (job_id := job_of(step)) is not None]
+    return [job_id for step in steps if step.kind == KIND and (job_id := job_of(step))]
 
 
 def with_undone(steps: Sequence[Step], states: Mapping[str, State]) -> list[Step]:
     """The steps, with compensations that have begun marked as such. A job without a state was removed: it was over."""
     return [
         replace(step, value=None, checksum=None)
-        if step.kind == KIND and states.get(job_of(step) or "") not in _NOT_BEGUN
+        if step.kind == KIND and (job_id := job_of(step)) and states.get(job_id) not in _NOT_BEGUN
         else step
         for step in steps
     ]

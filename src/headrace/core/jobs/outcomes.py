@@ -100,10 +100,13 @@ def release(claim: Claim, reason: str, now: int) -> Outcome:
 
 def give_back(claim: Claim, now: int) -> Outcome:
     """Release a prefetched job that was not started."""
-    units = 0 if claim.options and '"cost"' in claim.options else None
-    return Outcome(
-        claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, attempt_refund=1, quiet=True, units=units
-    )
+    released = Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, attempt_refund=1, quiet=True)
+    return without_units(claim, released)
+
+
+def without_units(claim: Claim, outcome: Outcome) -> Outcome:
+    """The outcome of a run that used no units: rates give back what the job was charged."""
+    return replace(outcome, units=0) if claim.options and '"cost"' in claim.options else outcome
 
 
 def starts_again(outcome: Outcome) -> bool:

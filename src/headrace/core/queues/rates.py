@@ -39,7 +39,7 @@ _PARTS = re.compile(rf"\s*({_NUMBER})(\s*[Uu]nits?)?\s*(?:/|\s+[Pp][Ee][Rr]\s+)\
 _MAX_WINDOWS = 5
 MOST_UNITS = 1_000_000_000
 _FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts per second; slower rates are mistakes, and overflow a store
-_TOLERANCE, _LONGEST_DEBT = 60_000_000, 86_400_000_000
+_TOLERANCE, _LONGEST_DEBT = 60_000_000, 10 * 366 * 86_400_000_000
 
 
 def _begin(window: Rate, now: int) -> int:
@@ -55,7 +55,12 @@ def allows(window: Rate, full_at: int, now: int) -> int:
 
 def spent(window: Rate, full_at: int, now: int, starts: int) -> int:
     """When the bucket will be full again after so many starts, or so many units."""
-    return max(full_at, _begin(window, now)) + starts * window.every
+    return _capped(window, max(full_at, _begin(window, now)) + starts * window.every, now)
+
+
+def _capped(window: Rate, full_at: int, now: int) -> int:
+    """The time, with a debt of units that a store can hold: ten years' worth."""
+    return min(full_at, now + window.burst * window.every + _LONGEST_DEBT) if window.units else full_at
 
 
 def opens_at(window: Rate, full_at: int, starts: int = 1) -> int:
@@ -83,7 +88,7 @@ def corrected(window: Rate, full_at: int, now: int, charged: int, used: int, sta
 def plausible(window: Rate, full_at: int, now: int) -> int:
     """The time of a stored bucket; one that no start explains is corrected, since the clock was set back.
 
-    Units may be charged afterwards, so that the bucket owes some: a day's worth at most.
+    Units may be charged afterwards, so that the bucket owes some.
     """
     latest = now + window.burst * window.every
     return latest if full_at > latest + (_LONGEST_DEBT if window.units else _TOLERANCE) else full_at

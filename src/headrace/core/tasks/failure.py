@@ -14,7 +14,7 @@ from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Outcome
 from headrace.core.jobs.steps import suspension_in
 from headrace.core.tasks.retry import Delay, Retry
-from headrace.errors import CancelJob, CorruptPayload, RetryLater, Snooze
+from headrace.errors import BreakerOpen, CancelJob, CorruptPayload, RetryLater, Snooze
 
 _LONGEST_WAIT = 100 * 365 * 86_400
 _NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
@@ -38,7 +38,8 @@ def outcome_requested(
     if (rest := suspension_in(error)) is not None:
         return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
     if isinstance(error, Snooze):
-        return outcomes.snooze(claim, _wait(error.delay), message(error), now)
+        snoozed = outcomes.snooze(claim, _wait(error.delay), message(error), now)
+        return outcomes.without_units(claim, snoozed) if isinstance(error, BreakerOpen) else snoozed
     if isinstance(error, CancelJob):
         return outcomes.cancel(claim, message(error) or "cancelled by its task", now)
     return None

@@ -50,7 +50,7 @@ class DurableSteps:
         """
         check_call("compensate", call)
         submit = partial(call.task.submits.children.submit_compensation, call, self.id, name, self._link.now())
-        self._step_store().compensate(name, lambda later_than: submit(later_than).id)
+        self._step_store().compensate(name, lambda earlier: submit(earlier).id)
 
     async def acompensate(self, name: str, call: Call[Any]) -> None:
         """Like compensate(), without blocking the event loop."""

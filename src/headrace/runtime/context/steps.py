@@ -71,7 +71,7 @@ class StepLog:
         self._registering = threading.Lock()
         self._compensated = set[str]()
         self._patches: dict[str, bool] = {}
-        self._last_compensation: str | None = None
+        self._compensations: list[str] = []
 
     # -- steps
 
@@ -121,25 +121,25 @@ class StepLog:
         return self._patches[name]
 
     def _is_replaying(self) -> bool:
-        """Whether an earlier run stored a step or a sleep that this run has not reached yet."""
+        """Whether an earlier run stored a step, a sleep or a question that this run has not reached yet."""
         with self._lock:
             return any(
-                self._used[kind, name] == 0
+                self._used["event" if kind == "question" else kind, name] == 0
                 for kind, name, _ in self._known or ()
-                if kind == "step" or (kind == "sleep" and not name.startswith(_OF_WAITS))
+                if kind in ("step", "question") or (kind == "sleep" and not name.startswith(_OF_WAITS))
             )
 
     # -- compensations
 
-    def compensate(self, name: str, submit: Callable[[str | None], str]) -> None:
-        """Register the compensation of a step once. `submit` makes its job; it gets the one registered before."""
+    def compensate(self, name: str, submit: Callable[[list[str]], str]) -> None:
+        """Register the compensation of a step once. `submit` makes its job; it gets those registered before."""
         number = self._number_of(check_name("compensation", name))
         with self._registering:
             if self._recall(KIND, name, number) is None and name not in self._compensated:
-                job_id = submit(self._last_compensation)
+                job_id = submit(self._compensations)
                 self._keep(KIND, name, number, encoded_job(job_id))
                 self._compensated.add(name)
-                self._last_compensation = job_id
+                self._compensations.append(job_id)
 
     # -- steps in a transaction of the task
 
@@ -234,7 +234,7 @@ class StepLog:
                 steps = self._step_store.steps(self._claim)
                 self._known = {(step.kind, step.name, step.number): step for step in steps}
                 self._undone = Counter(step.name for step in steps if step.kind == KIND and step.value is None)
-                self._last_compensation = next(reversed(jobs_of(steps)), self._last_compensation)
+                self._compensations = jobs_of(steps)
             return self._known.get((kind, name, number))
 
     def _recall_anew(self, kind: StepKind, name: str, number: int) -> Step | None:

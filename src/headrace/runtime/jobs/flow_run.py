@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headrace.core.clock import to_datetime
-from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
+from headrace.core.jobs.dependencies import PARENT_FAILED, PARENTS_COMPLETED, Dependency, FlowSummary
 from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL, OPEN, State, Trigger
 from headrace.core.option_times import check_timeout
@@ -74,7 +74,14 @@ class FlowRun:
             return "running"
         if counts.get(State.FAILED, 0):
             return "failed"
-        return "cancelled" if counts.get(State.CANCELLED, 0) else "completed"
+        if not (cancelled := counts.get(State.CANCELLED, 0)):
+            return "completed"
+        return "cancelled" if cancelled > self._not_needed() else "completed"
+
+    def _not_needed(self) -> int:
+        """How many of its cancelled jobs were to run only after a failure."""
+        rows = self._services.rows_where(Filter(flow=self.id, states=(State.CANCELLED,)))
+        return sum(row.reason == PARENTS_COMPLETED for row in rows)
 
     @property
     def is_finished(self) -> bool:
@@ -168,7 +175,9 @@ class FlowRun:
     def retry(self) -> int:
         """Retry failed and cancelled jobs, and those cancelled because of them; returns how many were at fault."""
         ended = self._services.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
-        at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
+        at_fault = self._parents_first(
+            [row.id for row in ended if row.reason not in (PARENT_FAILED, PARENTS_COMPLETED)]
+        )
         revived = 0
         for start in range(0, len(at_fault), _BATCH_SIZE):
             revived += len(
@@ -277,6 +286,8 @@ class FlowRun:
         try:
             return Job[Any](self._services, row).outcome()
         except JobCancelled:
+            if row.reason == PARENTS_COMPLETED:
+                return None  # it was to run only after a failure
             failed = self._failed_above(job_id) if row.reason == PARENT_FAILED else None
             if failed is None:
                 raise

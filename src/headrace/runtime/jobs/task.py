@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from msgspec import UNSET, Struct, structs
@@ -54,7 +54,7 @@ class ChildSubmits(Protocol):
     def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
     def submit(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
     def submit_compensation(
-        self, call: Call[Any], parent: str, name: str, now: int, later_than: str | None
+        self, call: Call[Any], parent: str, name: str, now: int, earlier: Sequence[str]
     ) -> Job[Any]: ...
 
 

@@ -88,24 +88,26 @@ class Children:
         return job
 
     def submit_compensation(
-        self, call: Call[Any], parent: str, name: str, now: int, later_than: str | None
+        self, call: Call[Any], parent: str, name: str, now: int, earlier: Sequence[str]
     ) -> Job[Any]:
-        """Insert a job that runs only if `parent` does not complete, and before the compensation `later_than`.
+        """Insert a job that runs only if `parent` does not complete, and before those registered `earlier`.
 
         If an earlier attempt did so, return that job, unless it is over: then it undid an earlier run of the step.
         """
         new, edges = self._new(call, now, "compensate")
+        new = structs.replace(new, expires_at=None)  # it waits for as long as its job takes
         for number in count(1):
             new = structs.replace(new, id=compensation_id(parent, name, number))
-            rows = self._rows(parent, new.id, *([later_than] if later_than else []))
+            rows = self._rows(parent, new.id, *earlier)
             if new.id not in rows or rows[new.id].state not in FINAL:
                 break
         if parent not in rows:
             raise InvalidJob(f"compensate: job {parent} is not in {self._inserts.engine.url} as seen from here")
+        rows[parent] = structs.replace(rows[parent], flow=None)  # whoever cancels or retries the flow leaves it alone
         own = [structs.replace(edge, child=new.id) for edge in edges]
         own.append(Dependency(parent, new.id, "only"))
-        if later_than in rows and rows[later_than].state not in FINAL:
-            own.append(Dependency(new.id, later_than, "run"))
+        open_ones = [other for other in earlier if other in rows and rows[other].state not in FINAL]
+        own += [Dependency(new.id, other, "run") for other in open_ones[-1:]]
         job, is_same = self._stored(new, own, rows, parent)
         if not is_same:
             raise InvalidJob(

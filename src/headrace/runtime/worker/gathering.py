@@ -41,6 +41,9 @@ class Gathering:
                 ready.append(attempt)
                 continue
             self.is_used = True
+            if attempt.claim.crashes:  # alone: if it kills its worker again, that costs no other job an attempt
+                ready += Batch([attempt]).attempts
+                continue
             key = (attempt.claim.task, attempt.plan.timeout)
             gathered = self._open.get(key)
             if gathered is None:

@@ -51,7 +51,7 @@ local function stored_full_at(window, bucket)
   if not full_at[bucket] then
     full_at[bucket] = tonumber(call('ZSCORE', RATE_BUCKETS, bucket) or 0)
     local latest = 1000 * now + window.burst * window.every
-    if full_at[bucket] > latest + (window.units and 86400000000 or 60000000) then -- the clock was set back
+    if full_at[bucket] > latest + (window.units and 316224000000000 or 60000000) then -- the clock was set back
       full_at[bucket] = latest
       call('ZADD', RATE_BUCKETS, text(latest), bucket)
     end
@@ -76,7 +76,7 @@ local function spend(rate, starts, units_of_all, ...)
   for _, window in ipairs(windows_of(rate)) do
     local bucket = bucket_of(window, ...)
     local _, base = read_window(window, stored_full_at(window, bucket), 1000 * now, 1)
-    full_at[bucket] = base + (window.units and units_of_all() or starts) * window.every
+    full_at[bucket] = after_starts(window, base, window.units and units_of_all() or starts, 1000 * now)
     call('ZADD', RATE_BUCKETS, text(full_at[bucket]), bucket)
   end
   rate_capacity(rate, ...)

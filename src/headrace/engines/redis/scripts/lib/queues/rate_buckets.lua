@@ -29,6 +29,12 @@ local function read_window(window, full_at, at, wanted)
   return math.max(starts, 0), base, math.ceil(opens_at / 1000)
 end
 
+-- When a bucket is full after so many starts or units. A debt of units is ten years' worth at most.
+local function after_starts(window, base, starts, at)
+  local full = base + starts * window.every
+  return window.units and math.min(full, at + window.burst * window.every + 316224000000000) or full
+end
+
 local function is_rate(value)
   if type(value) ~= 'table' or not all_are(is_whole_number, value.every, value.burst) then return false end
   if value.every < 1 or value.burst < 1 or (value.more ~= nil and type(value.more) ~= 'table') then return false end

@@ -9,7 +9,7 @@ local function charge_window(window, charged, used, began_at, ...)
   local _, base = read_window(window, moment, 1000 * now, 1)
   local begin = window.period and 1000 * now - 1000 * now % window.period or 0
   if used > charged then
-    moment = base + (used - charged) * window.every
+    moment = after_starts(window, base, used - charged, 1000 * now)
   elseif 1000 * began_at >= begin then -- units of a period that is over are not given to the next one
     moment = moment - (charged - used) * window.every
   end
