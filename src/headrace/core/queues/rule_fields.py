@@ -120,12 +120,20 @@ class QueueRuleFields(Struct, frozen=True, kw_only=True):
 class KeyRuleFields(Struct, frozen=True, kw_only=True):
     """The rules of one key of a queue, in place of those of every key; null is no rule of its own."""
 
-    rate: Annotated[RateText | None, _RateEntry] = None
-    burst: Annotated[_Burst | None, _BurstEntry] = None
-    concurrency: Annotated[
-        _Count | None, entry("Maximum running jobs with this key.", "N", "Concurrency", "that of every key")
+    rate: Annotated[
+        RateText | None, entry("Maximum start rates of this key.", "RATE", "Rate of this key", "that of every key")
     ] = None
-    weight: Annotated[_Weight | None, entry("Starts in each of its turns among the keys.", "N", "Weight", "1")] = None
+    burst: Annotated[
+        _Burst | None,
+        entry("Maximum starts at once of this key after a pause.", "N", "Burst of this key", "a second’s worth"),
+    ] = None
+    concurrency: Annotated[
+        _Count | None,
+        entry("Maximum running jobs with this key.", "N", "Concurrency of this key", "that of every key"),
+    ] = None
+    weight: Annotated[
+        _Weight | None, entry("Starts in each of its turns among the keys.", "N", "Weight of this key", "1")
+    ] = None
 
 
 class TaskRuleFields(Struct, frozen=True, kw_only=True):
