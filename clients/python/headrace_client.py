@@ -392,13 +392,13 @@ class OpenQuestion(TypedDict):
     until: str | None
 
 
-class Answer(TypedDict):
+class AnswerRequest(TypedDict):
     """The answer: a value of the type that the question's `answer` describes."""
 
     answer: Any
 
 
-class Signal(TypedDict):
+class SignalRequest(TypedDict):
     """The name of an event, and its data."""
 
     event: str
@@ -1850,11 +1850,11 @@ class QuestionsApi(_Resource):
         """Return the question that a job waits with."""
         return cast("OpenQuestion", self._send("GET", f"/jobs/{_quoted(job_id)}/question"))
 
-    def answer(self, job_id: str, /, **body: Unpack[Answer]) -> JobRecord:
+    def answer(self, job_id: str, /, **body: Unpack[AnswerRequest]) -> JobRecord:
         """Answer the question of a job, once. The audit trail records who did."""
         return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/answer", body=body))
 
-    def signal(self, job_id: str, /, **body: Unpack[Signal]) -> JobRecord:
+    def signal(self, job_id: str, /, **body: Unpack[SignalRequest]) -> JobRecord:
         """Send an event to a job that waits, or will wait, for it."""
         return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/signal", body=body))
 

@@ -388,12 +388,12 @@ export interface OpenQuestion {
 }
 
 /** The answer: a value of the type that the question's `answer` describes. */
-export interface Answer {
+export interface AnswerRequest {
   answer: Json;
 }
 
 /** The name of an event, and its data. */
-export interface Signal {
+export interface SignalRequest {
   event: string;
   data?: Json;
 }
@@ -1718,12 +1718,12 @@ export class QuestionsApi extends Resource {
   }
 
   /** Answer the question of a job, once. The audit trail records who did. */
-  answer(jobId: string, body: Answer): Promise<JobRecord> {
+  answer(jobId: string, body: AnswerRequest): Promise<JobRecord> {
     return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/answer`, { body });
   }
 
   /** Send an event to a job that waits, or will wait, for it. */
-  signal(jobId: string, body: Signal): Promise<JobRecord> {
+  signal(jobId: string, body: SignalRequest): Promise<JobRecord> {
     return this.send<JobRecord>("POST", `/jobs/${quoted(jobId)}/signal`, { body });
   }
 }

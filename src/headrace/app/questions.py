@@ -76,7 +76,7 @@ class Questions:
         return _open_question(row, stored.record, stored.question)
 
     def answer(self, job: Job[Any] | str, data: Any, *, by: str | None = None) -> None:
-        """Answer the question of a job, once: QuestionNotFound if it asks nothing, or somebody else has answered.
+        """Answer the question of a job, once: QuestionNotFound if it asks nothing, or another person has answered.
 
         InvalidJob if the answer does not have the type that the task declared. `by` is recorded in `app.audit`.
         """
@@ -90,7 +90,7 @@ class Questions:
         row, stored = self._stored(job_id)
         record, now = stored.record, services.clock.now()
         if record.answered_at is not None and now - record.answered_at < _ANSWERING_MS:
-            raise QuestionNotFound(job_id, f"; {record.answered_by or 'somebody'} is answering it")
+            raise QuestionNotFound(job_id, f"; {record.answered_by or 'another person'} is answering it")
         if stored.question is not None:
             check_answer(stored.question.answer, data)
         # Of two people who answer at the same time, one changes the record.
@@ -98,7 +98,7 @@ class Questions:
         marked = msgspec.structs.replace(record, answered_by=who, answered_at=now)
         store = services.engine.document_store
         if not store.put([document_of(job_id, marked, stored.version)]):
-            raise QuestionNotFound(job_id, "; somebody else has just answered it")
+            raise QuestionNotFound(job_id, "; another person has just answered it")
         is_waiting = services.signal(job_id, record.name, data)
         store.put((), [document_of(job_id, marked, stored.version + 1)])
         if not is_waiting:

@@ -6,6 +6,7 @@ All of a canvas is stored in one commit. A task that fails cancels what comes af
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -119,7 +120,7 @@ class CelerySignature:
         return f"{self.task}({', '.join(given)})"
 
 
-class Canvas:
+class Canvas(ABC):
     """What chains, groups and chords share: they are enqueued and called alike."""
 
     kind = ""
@@ -139,14 +140,17 @@ class Canvas:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.apply_async(args, kwargs)
 
+    @abstractmethod
     def clone(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-        raise NotImplementedError
+        """A copy with these arguments added."""
 
+    @abstractmethod
     def apply(self, args: Any = None, kwargs: Any = None, throw: bool = False) -> Any:
-        raise NotImplementedError
+        """Run all of it here."""
 
+    @abstractmethod
     def parts(self) -> Iterator[Any]:
-        raise NotImplementedError
+        """The signatures in it."""
 
     def set(self, **options: Any) -> Canvas:
         self.options |= options

@@ -73,7 +73,7 @@ class _Waiter(Generic[T, R]):
         self.answer: Answer[R] | None = None
 
 
-_ALONE: _Waiter[Any, Any] = _Waiter(None)  # the leader that came while nobody waited: it is not on the list
+_ALONE: _Waiter[Any, Any] = _Waiter(None)  # the leader that came while no caller waited: it is not on the list
 
 
 class GroupCommit(Generic[T, R]):

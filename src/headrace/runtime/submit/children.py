@@ -103,7 +103,7 @@ class Children:
                 break
         if parent not in rows:
             raise InvalidJob(f"compensate: job {parent} is not in {self._inserts.engine.url} as seen from here")
-        rows[parent] = structs.replace(rows[parent], flow=None)  # whoever cancels or retries the flow leaves it alone
+        rows[parent] = structs.replace(rows[parent], flow=None)  # to cancel or retry the flow leaves it alone
         own = [structs.replace(edge, child=new.id) for edge in edges]
         own.append(Dependency(parent, new.id, "only"))
         open_ones = [other for other in earlier if other in rows and rows[other].state not in FINAL]

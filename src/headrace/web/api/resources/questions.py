@@ -22,13 +22,13 @@ class QuestionQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class Answer(Struct, frozen=True, forbid_unknown_fields=True):
+class AnswerRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The answer: a value of the type that the question's `answer` describes."""
 
     answer: Any
 
 
-class Signal(Struct, frozen=True, forbid_unknown_fields=True):
+class SignalRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The name of an event, and its data."""
 
     event: str
@@ -48,7 +48,7 @@ def get(context: RequestContext, job_id: str) -> OpenQuestion:
 
 
 @table.post("/jobs/{job_id}/answer", example={"answer": {"approved": True}})
-def answer(context: RequestContext, job_id: str, body: Answer) -> JobRecord:
+def answer(context: RequestContext, job_id: str, body: AnswerRequest) -> JobRecord:
     """Answer the question of a job, once. The audit trail records who did."""
     job = context.app.jobs.get(job_id)
     context.app.questions.deliver(job, body.answer, context.caller.name)
@@ -56,7 +56,7 @@ def answer(context: RequestContext, job_id: str, body: Answer) -> JobRecord:
 
 
 @table.post("/jobs/{job_id}/signal", example={"event": "paid", "data": {"receipt": 7}})
-def signal(context: RequestContext, job_id: str, body: Signal) -> JobRecord:
+def signal(context: RequestContext, job_id: str, body: SignalRequest) -> JobRecord:
     """Send an event to a job that waits, or will wait, for it."""
     job = context.app.jobs.get(job_id)
     if not context.app.signal(job, body.event, body.data):
