@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sized
 import msgspec
 
 from bench import draining
+from bench.board import Score
 from bench.child import Child, time_in_child
 from bench.ground import Ground, Store
 from bench.scale.axes import Load
@@ -67,6 +68,8 @@ def _drain(ground: Ground, store: Store, load: Load) -> Rates:
         warm, before = crew.wait_for(load.warm_up), usage()
         score = crew.wait_for(min(warm.total + load.probe - load.warm_up, load.base + load.probe))
         after = usage()
+    if score.total == warm.total:  # so few jobs that they were done at the first look: from the beginning, then
+        warm = Score(score.started, score.started, 0, ())
     busy = (score.used - warm.used) / max(1, score.seen - warm.seen)
     rates = {"drain": score.rate_since(warm), "cores": busy}
     if before and after:

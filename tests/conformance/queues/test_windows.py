@@ -14,6 +14,7 @@ from headrace.core.jobs.records import Claim, NewJob, Outcome
 from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.queues.rates import as_rate, starts_left
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.sql import rate_buckets
 from tests.support.builders import (
     HOUR,
     NOW,
@@ -30,6 +31,7 @@ from tests.support.builders import (
 )
 
 MINUTE = 60_000
+DAY = 24 * HOUR
 BEGIN = NOW - NOW % HOUR  # of an hour of the clock
 KEY = Limit("rate", "acme")
 
@@ -164,6 +166,30 @@ def test_units_under_rates_of_starts_count_for_nothing(engine: Engine) -> None:
     assert len(started(engine, now=BEGIN)) == 10
 
 
+def test_what_was_used_counts_until_its_period_is_over(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_buckets, "_CLEANUP_PROBABILITY", 1.0)
+    ruled(engine, "100/s, 10/day", burst=100)
+    engine.rule_store.set_rules("other", QueueRules(rate=as_rate("1/s")))
+    midnight = NOW - NOW % DAY + DAY
+    engine.insert(numbered(4), now=NOW)
+    assert len(started(engine, now=midnight, lease=3 * DAY)) == 4
+    engine.insert([new_job("other", queue="other")], now=NOW)
+    engine.reap(limit=10, now=midnight + 20 * HOUR)
+    assert started(engine, now=midnight + 20 * HOUR, lease=3 * DAY) == ["other"], "and full buckets are deleted"
+    engine.insert(numbered(30, "later"), now=NOW)
+    assert len(started(engine, now=midnight + 23 * HOUR, lease=3 * DAY)) == 6
+    assert len(started(engine, now=midnight + DAY, lease=3 * DAY)) == 10
+
+
+def test_a_claim_of_before_the_end_of_a_period_leaves_the_count_of_the_next_one(engine: Engine) -> None:
+    ruled(engine, "100/s, 10/day", burst=100)
+    engine.insert(numbered(30), now=NOW)
+    midnight = NOW - NOW % DAY + DAY
+    assert len(started(engine, now=midnight + 1)) == 10
+    assert started(engine, now=midnight - 1) == []
+    assert started(engine, now=midnight + 2) == []
+
+
 # -- units that were used
 
 
@@ -218,7 +244,7 @@ def test_all_limits_of_a_job_are_corrected_in_the_settle_of_a_batch(engine: Engi
     assert bucket(engine, of_task, "task", "work") == [
         1000 * BEGIN + 4 * of_task.every,
         1000 * BEGIN + 130 * of_task.more[0].every,
-        1000 * (BEGIN - BEGIN % (24 * HOUR)) + 130 * of_task.more[1].every,
+        1000 * (BEGIN - BEGIN % DAY + DAY) + 130 * of_task.more[1].every,
     ]
 
 
@@ -242,7 +268,7 @@ def test_a_period_that_is_over_gives_nothing_to_the_next_one(engine: Engine) -> 
     [first] = look(engine, now=BEGIN + 50_000, lease=HOUR).claims
     [second] = look(engine, now=BEGIN + MINUTE, lease=HOUR).claims
     settle(engine, using(succeed(first), 10), now=BEGIN + MINUTE)
-    assert bucket(engine, rate)[1] == 1000 * (BEGIN + MINUTE) + 90 * rate.more[0].every
+    assert bucket(engine, rate)[1] == 1000 * (BEGIN + 2 * MINUTE) + 90 * rate.more[0].every
     assert started(engine, now=BEGIN + MINUTE) == []
     settle(engine, using(succeed(second), 80), now=BEGIN + MINUTE)
     assert started(engine, now=BEGIN + MINUTE + 1000) == ["c"]

@@ -231,6 +231,7 @@ def test_in_each_period_of_the_clock_as_many_start_as_the_window_says() -> None:
     full_at = spent(window, full_at, now, 1000)
     assert allows(window, full_at, now) == 0
     assert opens_at(window, full_at) == begin + HOUR
+    assert full_at == begin + 2 * HOUR, "it is kept until its period is over"
     assert allows(window, full_at, begin + HOUR) == 1000
 
 

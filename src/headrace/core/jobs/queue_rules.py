@@ -113,8 +113,8 @@ def task_rules(stored: str | bytes) -> TaskRules:
 class LimitState(NamedTuple):
     """What limits count at a moment.
 
-    `running` is the number of jobs with a live lease by queue, task and lane; `full_at` is when, in microseconds, the
-    full burst of each window of a rate is available again.
+    `running` is the number of jobs with a live lease by queue, task and lane; `full_at` is what the buckets of the
+    windows of each rate hold, as in core/queues/rates.py.
     """
 
     running: list[tuple[str, str, str, int]]

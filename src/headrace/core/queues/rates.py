@@ -1,8 +1,8 @@
 """Rates: how many jobs, or units of jobs, may start in a time. Pure.
 
 A rate has one window or several; a job starts when all have room. Each window has a bucket, stored as the time when it
-will be full again. A window of the clock counts in the same way, but from the beginning of its period instead of from
-now. All times are in microseconds.
+will be full again. A window of the clock counts in the same way, but from the end of its period instead of from now: so
+a stored time is over only when the bucket can be deleted. All times are in microseconds.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts per second; slower r
 _TOLERANCE, _LONGEST_DEBT = 60_000_000, 10 * 366 * 86_400_000_000
 
 
-def _begin(window: Rate, now: int) -> int:
+def _base(window: Rate, now: int) -> int:
     """The time from which a window counts."""
-    return now - now % window.period if window.period else now
+    return now - now % window.period + window.period if window.period else now
 
 
 def allows(window: Rate, full_at: int, now: int) -> int:
     """How many may start now, where `full_at` is when the bucket will be full again."""
-    begin = _begin(window, now)
-    return max((begin + window.burst * window.every - max(full_at, begin)) // window.every, 0)
+    base = _base(window, now)
+    return max((base + window.burst * window.every - max(full_at, base)) // window.every, 0)
 
 
 def spent(window: Rate, full_at: int, now: int, starts: int) -> int:
     """When the bucket will be full again after so many starts, or so many units."""
-    return _capped(window, max(full_at, _begin(window, now)) + starts * window.every, now)
+    return _capped(window, max(full_at, _base(window, now)) + starts * window.every, now)
 
 
 def _capped(window: Rate, full_at: int, now: int) -> int:
@@ -66,7 +66,7 @@ def _capped(window: Rate, full_at: int, now: int) -> int:
 def opens_at(window: Rate, full_at: int, starts: int = 1) -> int:
     """When so many more may start; more than the burst start when the bucket is full."""
     moment = full_at - max(window.burst - starts, 0) * window.every
-    return -(-moment // window.period) * window.period if window.period else moment
+    return (-(-moment // window.period) - 1) * window.period if window.period else moment
 
 
 def has_room(window: Rate, full_at: int, now: int, units: int) -> bool:
@@ -81,7 +81,7 @@ def corrected(window: Rate, full_at: int, now: int, charged: int, used: int, sta
     """
     if used > charged:
         return spent(window, full_at, now, used - charged)
-    is_over = started_at < _begin(window, now) and window.period
+    is_over = window.period and started_at < _base(window, now) - window.period
     return full_at if is_over else full_at - (charged - used) * window.every
 
 
@@ -90,7 +90,8 @@ def plausible(window: Rate, full_at: int, now: int) -> int:
 
     Units may be charged afterwards, so that the bucket owes some.
     """
-    latest = now + window.burst * window.every
+    # A claim that began before the end of a period may run after one that began later.
+    latest = _base(window, now) + window.burst * window.every + window.period
     return latest if full_at > latest + (_LONGEST_DEBT if window.units else _TOLERANCE) else full_at
 
 

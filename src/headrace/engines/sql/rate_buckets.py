@@ -19,6 +19,7 @@ from headrace.engines.sql.transaction import Transaction
 
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
 _CLEANUP_PROBABILITY = 0.01
+_MINUTE = 60_000_000  # allows for clock differences
 
 
 class _ChargedJob(Struct, array_like=True):
@@ -135,7 +136,7 @@ class RateBuckets:
         if self._changed:
             self._tx.run("spend", b=as_json([(name, self._full_at[name]) for name in sorted(self._changed)]))
             if random.random() < _CLEANUP_PROBABILITY:  # a bucket that is full again can be deleted
-                self._tx.run("drop_buckets", now=self._now)
+                self._tx.run("drop_buckets", now=self._now - _MINUTE)
 
     def load(self, buckets: Iterable[Bucket]) -> None:
         """Read these buckets at once: a thousand keys would be a thousand round trips."""

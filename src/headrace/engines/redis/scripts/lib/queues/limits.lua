@@ -50,7 +50,8 @@ local full_at, units_in = {}, {planned = {}, closed = {}, jobs = {}}
 local function stored_full_at(window, bucket)
   if not full_at[bucket] then
     full_at[bucket] = tonumber(call('ZSCORE', RATE_BUCKETS, bucket) or 0)
-    local latest = 1000 * now + window.burst * window.every
+    local _, base = read_window(window, 0, 1000 * now, 1)
+    local latest = base + window.burst * window.every + (window.period or 0) -- a claim may begin before and run after
     if full_at[bucket] > latest + (window.units and 316224000000000 or 60000000) then -- the clock was set back
       full_at[bucket] = latest
       call('ZADD', RATE_BUCKETS, text(latest), bucket)

@@ -19,13 +19,13 @@ local function windows_of(rate)
 end
 
 -- How many may start by a window; from when the next ones count; and when so many as wanted may start, in milliseconds.
--- A window counts from now, or from the beginning of its period. More than the burst start when the bucket is full.
+-- A window counts from now, or from the end of its period. More than the burst start when the bucket is full.
 local function read_window(window, full_at, at, wanted)
-  local begin = window.period and at - at % window.period or at
-  local base = math.max(full_at, begin)
+  local from = window.period and at - at % window.period + window.period or at
+  local base = math.max(full_at, from)
   local opens_at = full_at - math.max(window.burst - wanted, 0) * window.every
-  if window.period then opens_at = math.ceil(opens_at / window.period) * window.period end
-  local starts = math.floor((begin + window.burst * window.every - base) / window.every)
+  if window.period then opens_at = (math.ceil(opens_at / window.period) - 1) * window.period end
+  local starts = math.floor((from + window.burst * window.every - base) / window.every)
   return math.max(starts, 0), base, math.ceil(opens_at / 1000)
 end
 
