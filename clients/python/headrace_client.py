@@ -497,6 +497,16 @@ class TaskChange(TypedDict):
     strategy: NotRequired[Literal["fifo", "fresh_first", "lifo", "priority", "weighted_random"] | None]
 
 
+class BreakerStatus(TypedDict):
+    """A circuit breaker with failures in a row. `error` is the type of the last one."""
+
+    name: str
+    state: Literal["failing", "open", "trying"]
+    failures: int
+    error: str
+    open_until: str | None
+
+
 class WorkerInfo(TypedDict):
     """A worker as of its last heartbeat."""
 
@@ -1919,6 +1929,18 @@ class TasksApi(_Resource):
         return cast("TaskRecord", self._send("POST", f"/tasks/{_quoted(task)}/resume"))
 
 
+class BreakersApi(_Resource):
+    """Circuit breakers at which calls of external services have failed."""
+
+    def find(self) -> list[BreakerStatus]:
+        """List the circuit breakers with failures, open ones first. The others are closed."""
+        return cast("list[BreakerStatus]", self._send("GET", "/breakers"))
+
+    def reset(self, breaker: str, /) -> None:
+        """Close a circuit breaker, as if nothing had failed; 404 if nothing has. Jobs that it put back run when due."""
+        self._send("POST", f"/breakers/{_quoted(breaker)}/reset")
+
+
 class WorkersApi(_Resource):
     """Workers, and commands to them."""
 
@@ -2343,6 +2365,7 @@ class HeadraceClient:
         self.questions = QuestionsApi(connection)
         self.queues = QueuesApi(connection)
         self.tasks = TasksApi(connection)
+        self.breakers = BreakersApi(connection)
         self.workers = WorkersApi(connection)
         self.schedules = SchedulesApi(connection)
         self.flows = FlowsApi(connection)

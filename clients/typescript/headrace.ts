@@ -483,6 +483,15 @@ export interface TaskChange {
   strategy?: "fifo" | "fresh_first" | "lifo" | "priority" | "weighted_random" | null;
 }
 
+/** A circuit breaker with failures in a row. `error` is the type of the last one. */
+export interface BreakerStatus {
+  name: string;
+  state: "failing" | "open" | "trying";
+  failures: number;
+  error: string;
+  open_until: string | null;
+}
+
 /** A worker as of its last heartbeat. */
 export interface WorkerInfo {
   id: string;
@@ -1799,6 +1808,19 @@ export class TasksApi extends Resource {
   }
 }
 
+/** Circuit breakers at which calls of external services have failed. */
+export class BreakersApi extends Resource {
+  /** List the circuit breakers with failures, open ones first. The others are closed. */
+  find(): Promise<Array<BreakerStatus>> {
+    return this.send<Array<BreakerStatus>>("GET", "/breakers");
+  }
+
+  /** Close a circuit breaker, as if nothing had failed; 404 if nothing has. Jobs that it put back run when due. */
+  reset(breaker: string): Promise<void> {
+    return this.send<void>("POST", `/breakers/${quoted(breaker)}/reset`);
+  }
+}
+
 /** Workers, and commands to them. */
 export class WorkersApi extends Resource {
   /** List the live workers. */
@@ -2296,6 +2318,7 @@ export class HeadraceClient {
   readonly questions: QuestionsApi;
   readonly queues: QueuesApi;
   readonly tasks: TasksApi;
+  readonly breakers: BreakersApi;
   readonly workers: WorkersApi;
   readonly schedules: SchedulesApi;
   readonly flows: FlowsApi;
@@ -2315,6 +2338,7 @@ export class HeadraceClient {
     this.questions = new QuestionsApi(connection);
     this.queues = new QueuesApi(connection);
     this.tasks = new TasksApi(connection);
+    this.breakers = new BreakersApi(connection);
     this.workers = new WorkersApi(connection);
     this.schedules = new SchedulesApi(connection);
     this.flows = new FlowsApi(connection);

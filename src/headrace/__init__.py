@@ -24,6 +24,7 @@ from headrace.errors import (
     AlertRuleNotFound,
     AlertSilenceNotFound,
     AppClosed,
+    BreakerNotFound,
     BreakerOpen,
     CancelJob,
     ConfigError,
@@ -39,6 +40,7 @@ from headrace.errors import (
     InvalidSchedule,
     JobCancelled,
     JobFailed,
+    JobInterrupted,
     JobNotFound,
     JobTimeout,
     LeaseLost,
@@ -49,6 +51,7 @@ from headrace.errors import (
     QueueFull,
     QueueNotEmpty,
     QueueNotFound,
+    ReplayStopped,
     ResultUnavailable,
     RetryableError,
     RetryLater,
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from headrace.app.admin.backups import Backup, Restored
     from headrace.app.alerts.records import Alert, AlertChange, AlertChannel, AlertReading, AlertRule, AlertSilence
     from headrace.app.app import Headrace
+    from headrace.app.breakers import BreakerStatus
     from headrace.app.dead_letters.records import (
         BulkRequeue,
         DeadGroup,
@@ -152,7 +156,9 @@ __all__ = [
     "AttemptError",
     "Backup",
     "Breaker",
+    "BreakerNotFound",
     "BreakerOpen",
+    "BreakerStatus",
     "BulkRequeue",
     "Cache",
     "Call",
@@ -189,6 +195,7 @@ __all__ = [
     "JobContextFilter",
     "JobCount",
     "JobFailed",
+    "JobInterrupted",
     "JobNotFound",
     "JobPage",
     "JobTimeout",
@@ -220,6 +227,7 @@ __all__ = [
     "QueueScale",
     "QueueStats",
     "Remedy",
+    "ReplayStopped",
     "RequeueResult",
     "Restored",
     "ResultUnavailable",
@@ -268,6 +276,7 @@ _NAMES_OF = {
     "headrace.app.admin.backups": "Backup Restored",
     "headrace.app.alerts.records": "Alert AlertChange AlertChannel AlertReading AlertRule AlertSilence",
     "headrace.app.app": "Headrace",
+    "headrace.app.breakers": "BreakerStatus",
     "headrace.app.dead_letters.records": "BulkRequeue DeadGroup DeadLetter DeadNote DeadPage DeadStats RequeueResult",
     "headrace.app.events.webhooks": "Webhook",
     "headrace.app.jobs.jobs": "JobPage",

@@ -16,6 +16,7 @@ HeadraceError
 │   ├── ScheduleNotFound
 │   ├── WebhookNotFound
 │   ├── QuestionNotFound
+│   ├── BreakerNotFound
 │   └── AlertNotFound
 │       ├── AlertRuleNotFound
 │       ├── AlertChannelNotFound
@@ -25,6 +26,7 @@ HeadraceError
 ├── JobCancelled                    result() of a job that was cancelled or expired
 ├── ResultUnavailable               the job completed, but its result could not be stored
 ├── LeaseLost                       this attempt no longer owns its job
+├── ReplayStopped                   a replay can't go on: the job waits, spawns or has an unrecorded step there
 ├── CorruptPayload                  stored data that no longer decodes
 ├── EngineUnavailable               the store can't be reached or is not usable now
 ├── AppClosed (RuntimeError)        the app was closed
@@ -36,6 +38,7 @@ HeadraceError
     └── StoreMoved                  the jobs of this store were copied to another one
 
 JobTimeout (TimeoutError)           the recorded error of an attempt that timed out
+JobInterrupted (BaseException)      raised inside a task with interrupt=True when its attempt has to end
 
 Raised by a task, caught by the worker:
 RetryLater · Snooze · BreakerOpen · CancelJob · PermanentError · RetryableError
@@ -205,6 +208,12 @@ class QuestionNotFound(NotFound):
     message = "job {!r} waits for no answer now; app.questions.list() lists the jobs that do"
 
 
+class BreakerNotFound(NotFound):
+    """Nothing has failed at a circuit breaker of this name, so there is nothing to reset."""
+
+    message = "nothing has failed at breaker {!r}; app.breakers.list() lists those with failures"
+
+
 class AlertNotFound(NotFound):
     """There is no alert with this id, or no rule, channel or silence of this name."""
 
@@ -277,20 +286,24 @@ class JobCancelled(HeadraceError):
         self.reason = reason
 
 
-class ResultUnavailable(HeadraceError):
+class _AboutJob(HeadraceError):
+    """An error that may name its job."""
+
+    def __init__(self, message: str = "", *, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class ResultUnavailable(_AboutJob):
     """The job completed, but its return value could not be stored."""
 
-    def __init__(self, message: str = "", *, job_id: str | None = None) -> None:
-        super().__init__(message)
-        self.job_id = job_id
 
-
-class LeaseLost(HeadraceError):
+class LeaseLost(_AboutJob):
     """This attempt lost its lease: the job was cancelled, or another worker has claimed it. Stop working on it."""
 
-    def __init__(self, message: str = "", *, job_id: str | None = None) -> None:
-        super().__init__(message)
-        self.job_id = job_id
+
+class ReplayStopped(_AboutJob):
+    """The replay ended before the task did: there the job waits, spawns or runs a step without a recorded result."""
 
 
 class CorruptPayload(HeadraceError):
@@ -343,6 +356,13 @@ class StoreMoved(ConfigError):
 
 class JobTimeout(TimeoutError):
     """The attempt exceeded its timeout. Distinct from a TimeoutError that the task itself raised."""
+
+
+class JobInterrupted(BaseException):
+    """Raised inside a task with `interrupt` that has to end. No Exception, so code that catches errors lets it pass."""
+
+    def __init__(self, message: str = "the attempt has to end; current_job().cancel_reason says why") -> None:
+        super().__init__(message)
 
 
 class RetryLater(_Portable):

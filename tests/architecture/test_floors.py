@@ -128,6 +128,7 @@ def test_the_contracts_keep_a_sound_house(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "text", "contract"),
     [

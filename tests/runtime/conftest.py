@@ -13,7 +13,15 @@ from tests.support.gates import as_kind
 
 # What these are about happens between the worker and the task, or on the test kit's own store: on three engines
 # they would take three times as long and tell nothing more.
-ABOUT_NO_ENGINE = {"test_sandbox", "test_slots", "test_stall", "test_testing_kit", "test_timeouts", "test_watchdog"}
+ABOUT_NO_ENGINE = {
+    "test_interrupts",
+    "test_sandbox",
+    "test_slots",
+    "test_stall",
+    "test_testing_kit",
+    "test_timeouts",
+    "test_watchdog",
+}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -95,6 +95,7 @@ class Headrace(HookMethods, TaskRuleMethods):
     metrics = functools.cached_property(parts.metrics)
     alerts = functools.cached_property(parts.alerts)
     questions = functools.cached_property(parts.questions)
+    breakers = functools.cached_property(parts.breakers)
     audit = functools.cached_property(parts.audit)
     admin = functools.cached_property(parts.admin)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.app.admin.admin import Admin
     from headrace.app.admin.audit import Audit
     from headrace.app.alerts.alerts import Alerts
+    from headrace.app.breakers import Breakers
     from headrace.app.dead_letters.dead import Dead
     from headrace.app.events.events import EventStream
     from headrace.app.events.webhooks import Webhooks
@@ -130,6 +131,13 @@ def questions(app: AppParts) -> Questions:
     from headrace.app.questions import Questions
 
     return Questions(app.services, lambda: app.audit)
+
+
+def breakers(app: AppParts) -> Breakers:
+    """Circuit breakers at which calls have failed."""
+    from headrace.app.breakers import Breakers
+
+    return Breakers(app.services, lambda: app.audit)
 
 
 def webhooks(app: AppParts) -> Webhooks:

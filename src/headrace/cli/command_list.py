@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "questions": ("commands.jobs.questions", "List and answer the questions of jobs."),
         "queues": ("commands.queues", "Show, pause, resume and configure queues."),
         "tasks": ("commands.tasks", "Pause, resume and configure tasks."),
+        "breakers": ("commands.breakers", "List and reset circuit breakers."),
         "workers": ("commands.workers.workers", "Show, check, pause and stop workers."),
         "schedules": ("commands.schedules", "Show, pause, run, create and delete schedules."),
         "flows": ("commands.flows", "Show, draw, cancel and retry flows."),

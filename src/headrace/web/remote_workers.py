@@ -342,7 +342,8 @@ def _as_exception(result: AttemptResult, now: int) -> BaseException:
     error_info = result.error or ErrorInfo("Error", result.reason or "")
     if result.outcome == "wait":
         wait = NO_DEADLINE if result.delay is None else to_ms(min(result.delay, NO_DEADLINE / 1000))
-        return Suspended(now + wait, awaiting(result.event or ""), result.event, result.event_number)
+        name = result.event or ""
+        return Suspended(now + wait, awaiting(name), ((name, result.event_number),))
     if result.outcome == "snooze":
         return Snooze(result.delay or 0.0, result.reason or "snoozed")
     if result.outcome == "cancel":

@@ -41,7 +41,12 @@ CHARGE = Step("step", "charge", 1, NOW, '"paid"', 11)
 
 def suspended(claimed: Claim, name: str = "go", number: int = 1, until: int = LATER) -> Outcome:
     """The attempt ends here, until the event comes or the time."""
-    return replace(snooze(claimed, until), reason=awaiting(name), awaits=name, awaited_number=number)
+    return replace(snooze(claimed, until), reason=awaiting(name), awaits=((name, number),))
+
+
+def suspended_for_any(claimed: Claim, *events: tuple[str, int]) -> Outcome:
+    """The attempt ends here, until the first of these events comes."""
+    return replace(snooze(claimed, LATER), reason=awaiting(*(name for name, _ in events)), awaits=events)
 
 
 def suspend(engine: Engine, name: str = "go") -> None:
@@ -189,6 +194,30 @@ def test_an_event_is_awaited_by_its_own_name_alone(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.queries.signal("job", "stop", "1", None, now=NOW)
     settle(engine, suspended(claimed))
+    assert row(engine).state is State.SCHEDULED
+
+
+def test_a_job_is_woken_by_the_first_event_to_come_of_several(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    settle(engine, suspended_for_any(claimed, ("paid", 1), ("it's off", 1), ('"x"', 1)))
+    engine.queries.signal("job", "other", None, None, now=NOW)
+    assert (row(engine).state, row(engine).reason) == (State.SCHEDULED, awaiting("paid", "it's off", '"x"'))
+    for number, name in enumerate(("it's off", "paid", '"x"')):
+        engine.queries.signal("job", name, None, None, now=NOW)
+        assert (row(engine).state, row(engine).reason) == (State.PENDING, None)
+        assert engine.queries.details("job").history[-1].detail == f"event {name!r} came"
+        again = claim_one(engine)
+        events = [("paid", 1 + (number > 0)), ("it's off", 2), ('"x"', 1 + (number > 1))]
+        settle(engine, suspended_for_any(again, *events))
+        assert row(engine).state is State.SCHEDULED, "those that came were received"
+
+
+def test_a_job_that_suspends_for_several_events_finds_any_that_came_first(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    engine.queries.signal("job", "off", None, None, now=NOW)
+    settle(engine, suspended_for_any(claimed, ("paid", 1), ("off", 1)))
+    assert row(engine).state is State.PENDING
+    settle(engine, suspended_for_any(claim_one(engine), ("paid", 1), ("off", 2)))
     assert row(engine).state is State.SCHEDULED
 
 

@@ -64,6 +64,7 @@ def settled(job_exports: list[JobExport]) -> list[JobExport]:
 # -- there and back
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
 def test_a_backup_of_any_store_restores_to_any_store(
     make_store: Callable[[str, str], Engine], folder: Path, kind: str, other_kind: str

@@ -94,6 +94,7 @@ def test_a_coroutine_streams_and_reads_without_blocking(app: Headrace, worker: W
     assert asyncio.run(read()) == list(range(20))
 
 
+@pytest.mark.slow
 @pytest.mark.engines("sqlite")
 def test_a_process_of_its_own_streams_as_fast_as_its_worker_stores(url: str) -> None:
     from tests.runtime.jobs import shop  # it is imported by the process as well

@@ -295,7 +295,7 @@ def test_wrong_options_and_arguments_are_refused(app: Headrace, give: AnyTask) -
         flow.add(other.task_by_name("stranger").bind())
     for wrong in (None, 3, give, "give"):
         with pytest.raises(InvalidJob, match="expected a call"):
-            flow.add(wrong)  # type: ignore[arg-type]
+            flow.add(wrong)  # type: ignore[call-overload]
     for name in ("", None, "x" * 101, "line\nbreak"):
         with pytest.raises(InvalidJob, match="flow"):
             app.flow(name)  # type: ignore[arg-type]
@@ -303,7 +303,7 @@ def test_wrong_options_and_arguments_are_refused(app: Headrace, give: AnyTask) -
         with pytest.raises(InvalidJob, match=next(iter(options))):
             give.using(**options)
     with pytest.raises(InvalidJob, match="on_parent_failure"):
-        flow.add(give.bind(), on_parent_failure="explode")  # type: ignore[arg-type]
+        flow.add(give.bind(), on_parent_failure="explode")  # type: ignore[call-overload]
     for after in (3, [None], [[3]], object()):
         refusing = app.flow("after")
         with pytest.raises(InvalidJob, match="after: expected"):

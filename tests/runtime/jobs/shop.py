@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import CancelJob, Headrace, LeaseLost, PermanentError, RetryLater, Snooze, current_job
+from headrace import CancelJob, Headrace, JobInterrupted, LeaseLost, PermanentError, RetryLater, Snooze, current_job
 
 
 def pid() -> int:
@@ -194,3 +194,40 @@ def spawning_at_once() -> None:
 def chatter(count: int) -> None:
     for _ in range(count):
         current_job().stream("x" * 300)
+
+
+def sleep_and_clean_up(started: str, cleaned: str) -> None:
+    try:
+        Path(started).touch()
+        time.sleep(60)
+    finally:
+        Path(cleaned).write_text(str(current_job().cancel_reason))
+
+
+async def asleep_and_clean_up(started: str, cleaned: str) -> None:
+    try:
+        Path(started).touch()
+        await asyncio.sleep(60)
+    finally:
+        Path(cleaned).write_text(str(current_job().cancel_reason))
+
+
+def return_what_there_is() -> str:
+    try:
+        time.sleep(60)
+    except JobInterrupted:
+        return "partial"
+    return "all"
+
+
+def report_until_interrupted() -> None:
+    number = 0
+    while True:
+        number += 1
+        current_job().log(f"line {number}")
+        current_job().step(f"step {number}", int)
+
+
+def return_after(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()

@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -406,3 +407,15 @@ def test_a_failed_job_leaves_one_dead_letter(app: Headrace, task: Register, work
     assert job.wait(PATIENCE) == "failed"
     [found] = app.engine.dead_letters.find(DeadLetterFilter(), 10, oldest_first=True)
     assert (found.job_id, found.task, found.reason, found.status) == (job.id, "flaky", "attempts_used_up", "pending")
+
+
+def test_a_stored_traceback_begins_with_the_code_of_the_task(task: Register, worker: Worker) -> None:
+    @task(retry=0)
+    def fail() -> None:
+        raise ValueError("no such thing")
+
+    job = fail.enqueue()
+    job.wait(PATIENCE)
+    [error] = job.errors
+    first_frame = next(line for line in error.traceback.splitlines() if line.startswith("  File"))
+    assert "headrace" not in first_frame.replace(str(Path(__file__).parents[3]), "")

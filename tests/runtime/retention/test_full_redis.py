@@ -89,6 +89,7 @@ def test_a_full_store_is_emptied_by_hand_too(app: Headrace, clock: VirtualClock)
     assert app.enqueue("work", "small").state == "pending"
 
 
+@pytest.mark.slow
 def test_jobs_that_wait_in_a_full_store_are_run_and_new_ones_refused(app: Headrace, server: OwnRedis) -> None:
     waiting = []
     with contextlib.suppress(EngineUnavailable):

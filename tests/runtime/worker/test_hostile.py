@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, Retry, Snooze, Worker, current_job
-from headrace.runtime.worker import event_loop as looping
+from headrace.runtime.worker.runners import event_loop as looping
 from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
 

@@ -104,6 +104,7 @@ def idle_operations(app: Headrace, time: Time, worker: str) -> float:
     return (count.operations - others) / MEASURED
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("worker", ["first", "second"])
 def test_an_idle_worker_hardly_reads_its_store(app: Headrace, time: Time, worker: str) -> None:
     assert idle_operations(app, time, worker) <= {"first": 0.21, "second": 0.15}[worker]

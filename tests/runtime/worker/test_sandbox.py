@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, ResultUnavailable, Retry, Worker
-from headrace.runtime.worker.sandbox import Sandbox
+from headrace.runtime.worker.runners.sandbox import Sandbox
 from tests.runtime.jobs import shop
 from tests.support.gates import Gate
 from tests.support.processes import is_gone

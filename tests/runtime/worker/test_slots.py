@@ -18,12 +18,12 @@ from headrace.core.jobs.records import ClaimRequest
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.worker.attempt import Attempt
-from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import RunSpecs
 from headrace.runtime.worker.heartbeat import Heartbeat, HeartbeatHost
-from headrace.runtime.worker.sandbox import Sandboxes
+from headrace.runtime.worker.runners.event_loop import EventLoop
+from headrace.runtime.worker.runners.sandbox import Sandboxes
+from headrace.runtime.worker.runners.threads import Threads
 from headrace.runtime.worker.state import WorkerState
-from headrace.runtime.worker.threads import Threads
 from tests.support.gates import Gate, through
 from tests.support.waiting import PATIENCE, eventually
 
@@ -34,7 +34,9 @@ _numbers = itertools.count(1)
 def test_a_backlog_of_one_kind_does_not_keep_a_job_of_the_other_waiting(
     app: Headrace, kind: str, concurrency: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.worker.threads._LATE", PATIENCE)  # a slow machine's loop is not blocked
+    monkeypatch.setattr(
+        "headrace.runtime.worker.runners.threads._LATE", PATIENCE
+    )  # a slow machine's loop is not blocked
     order: list[str] = []
 
     @app.task
@@ -156,7 +158,7 @@ def test_a_slot_left_to_a_job_that_is_cancelled_then_goes_to_a_coroutine(runners
 def test_a_coroutine_that_is_late_to_end_without_its_lease_is_settled_like_any_other(
     runners: Runners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.worker.event_loop._GRACE", 0.05)
+    monkeypatch.setattr("headrace.runtime.worker.runners.event_loop._GRACE", 0.05)
     state, begins = runners.worker_state, threading.Event()
 
     async def late() -> None:

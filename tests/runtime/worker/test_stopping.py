@@ -240,11 +240,13 @@ def test_join_returns_even_if_the_stop_fails(
     def broken(worker_id: str) -> None:
         raise OSError("no more")
 
-    monkeypatch.setattr("threading.excepthook", lambda args: None)
+    raised = threading.Event()
+    monkeypatch.setattr("threading.excepthook", lambda args: raised.set())
     worker = app.worker().start()
     monkeypatch.setattr(app.engine, "unregister_worker", broken)
     worker.request_stop()
     assert worker.join(PATIENCE)
+    assert raised.wait(PATIENCE), "the hook of pytest must not get it"
 
 
 @pytest.mark.engines("sqlite")

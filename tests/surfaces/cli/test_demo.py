@@ -57,6 +57,7 @@ def test_the_store_of_a_kept_demo_can_be_read_as_it_says(shell: Shell) -> None:
     assert dead["task"] == "doomed"
 
 
+@pytest.mark.slow
 def test_a_step_with_an_unexpected_outcome_ends_the_demo_with_1(shell: Shell) -> None:
     broken = shell.folder / "sitecustomize.py"
     broken.write_text(
@@ -134,6 +135,7 @@ def _page(url: str) -> bytes | None:
         return None
 
 
+@pytest.mark.slow
 def test_a_port_is_only_for_the_shop_and_a_taken_one_is_named(shell: Shell) -> None:
     ran = shell("demo", "--port", "8081")
     assert (ran.code, ran.err.splitlines()[0]) == (2, "error: --port is for --web")

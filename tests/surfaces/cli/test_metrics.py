@@ -144,8 +144,8 @@ def test_scale_shows_what_queues_want(shell: Shell, app: Headrace) -> None:
 
 
 def test_scale_refuses_an_unknown_queue_and_misplaced_options(shell: Shell, app: Headrace) -> None:
-    ran = shell.run("metrics", "scale", "-q", "nothing")
+    ran = shell("metrics", "scale", "-q", "nothing")
     assert (ran.code, "there is no queue 'nothing'" in ran.err) == (1, True)
-    ran = shell.run("metrics", "--days", "3", "scale")
+    ran = shell("metrics", "--days", "3", "scale")
     assert (ran.code, "put options after 'scale'" in ran.err) == (2, True)
-    assert shell.run("metrics", "scale", "--target-wait", "soon").code == 2
+    assert shell("metrics", "scale", "--target-wait", "soon").code == 2

@@ -81,6 +81,7 @@ def test_what_looks_like_markup_is_shown_as_it_is(filled: Shell) -> None:
     assert "add('[red]x[/red]')" in at_terminal(filled, "jobs", "show", "first", env={"NO_COLOR": "1"})
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_causes_no_error_message(shell: Shell) -> None:
     with shell.app() as app:
         task = app.task_by_name("add")
@@ -97,6 +98,7 @@ def test_a_closed_pipe_causes_no_error_message(shell: Shell) -> None:
 ONE_BY_ONE = [pytest.param(closed, marks=pytest.mark.slow) for closed in (">&-", "<&-", "2>&-")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", *ONE_BY_ONE])
 def test_a_command_runs_with_closed_streams(shell: Shell, closed: str) -> None:
     def run(arguments: str) -> subprocess.CompletedProcess[str]:

@@ -216,6 +216,7 @@ def test_human_logs_name_the_job_and_follow_the_settings(shell: Shell) -> None:
     assert "Traceback" in err
 
 
+@pytest.mark.slow
 def test_an_app_that_sets_up_logging_keeps_its_own_unless_an_option_is_given(shell: Shell) -> None:
     name = shell.module("import logging\nlogging.basicConfig(format='OWN %(message)s', level='INFO')\n" + SHOP)
     own = shell.run("--app", name, "worker", "--once").err
@@ -283,6 +284,7 @@ def test_the_installed_command_and_the_module_are_the_same(shell: Shell) -> None
 # -- an unavailable store at the start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--processes", "2")])
 def test_a_worker_waits_for_an_unavailable_store_and_ends_on_sigterm(shell: Shell, more: tuple[str, ...]) -> None:
     name = shell.module("from headrace import Headrace\napp = Headrace('redis://127.0.0.1:1/0')\n")
@@ -295,6 +297,7 @@ def test_a_worker_waits_for_an_unavailable_store_and_ends_on_sigterm(shell: Shel
         worker.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "word", "how"),
     [

@@ -81,6 +81,7 @@ def test_a_suspended_process_makes_the_whole_fail(shell: Shell) -> None:
     assert finish(worker).code == 0
 
 
+@pytest.mark.slow
 def test_a_bad_port_or_file_ends_the_worker_with_a_reason(shell: Shell) -> None:
     name = shell.module()
     ran = shell.run("--app", name, "worker", "--once", "--health-port", "web")
@@ -93,20 +94,20 @@ def test_a_bad_port_or_file_ends_the_worker_with_a_reason(shell: Shell) -> None:
 def test_alive_reads_the_heartbeats_of_this_host_or_of_one_worker(shell: Shell) -> None:
     with shell.app() as app:
         app.queues()  # makes the store
-        ran = shell.run("workers", "alive")
+        ran = shell("workers", "alive")
         assert (ran.code, ran.out) == (1, f"no worker of host {socket.gethostname()} is registered\n")
         with app.worker(concurrency=1) as worker:
-            assert shell.run("workers", "alive").code == 0
-            found = shell.run("workers", "alive", worker.id[:-2], "--json")
+            assert shell("workers", "alive").code == 0
+            found = shell("workers", "alive", worker.id[:-2], "--json")
             assert (found.code, found.json["alive"], found.json["workers"]) == (0, True, [worker.id])
-            assert shell.run("workers", "alive", "--ready").code == 0
+            assert shell("workers", "alive", "--ready").code == 0
             worker.pause()
             eventually(lambda: app.workers()[0].state == "paused", "the heartbeat reports it")
-            assert shell.run("workers", "alive").code == 0
-            ran = shell.run("workers", "alive", "--ready", "--json")
+            assert shell("workers", "alive").code == 0
+            ran = shell("workers", "alive", "--ready", "--json")
             assert (ran.code, "is paused" in ran.json["reason"]) == (1, True)
-            assert shell.run("workers", "alive", "nobody").code == 1
-        ran = shell.run("workers", "alive", "x", "--health-file", "y")
+            assert shell("workers", "alive", "nobody").code == 1
+        ran = shell("workers", "alive", "x", "--health-file", "y")
         assert (ran.code, "either an ID or --health-file" in ran.err) == (2, True)
 
 

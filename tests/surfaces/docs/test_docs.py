@@ -37,6 +37,7 @@ from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, Retry, errors
 from headrace.app.admin.admin import Admin
+from headrace.app.breakers import Breakers
 from headrace.app.config import open_engine
 from headrace.app.dead_letters.dead import Dead
 from headrace.app.flows import Flows
@@ -128,6 +129,7 @@ def test_no_example_uses_a_name_it_does_not_have(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -446,6 +448,7 @@ CLASSES: dict[str, type] = {
     "Admin": Admin,
     "Metrics": Metrics,
     "Breaker": headrace.Breaker,
+    "Breakers": Breakers,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
@@ -463,7 +466,7 @@ RECORDS: tuple[str, ...] = (
     "HistoryEntry",
     "AttemptError",
 )
-RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
+RECORDS += ("BreakerStatus", "LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
 RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult", "BulkRequeue")
 # For other parts of headrace, not for users.
 INNER = {
@@ -473,6 +476,7 @@ INNER = {
         "relay",
         "still_held",
         "add_stop_reason",
+        "note_timeout",
         "step_store",
         "stream_limits",
         "enclosed",

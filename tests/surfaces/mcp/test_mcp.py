@@ -134,6 +134,7 @@ def test_a_client_shakes_hands_lists_tools_and_leaves(client: McpClient) -> None
     assert (code, err) == (0, "printed by the app's code\n"), "a print of the app's code goes to stderr"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["1999-01-01", None, 7])
 def test_a_client_with_an_unknown_version_is_offered_the_newest(client: McpClient, asked: object) -> None:
     assert client.ask("initialize", protocolVersion=asked)["result"]["protocolVersion"] == VERSIONS[0]
@@ -190,10 +191,14 @@ def test_it_does_not_start_without_a_store(shell: Shell) -> None:
 # -- reading
 
 
-def test_every_reading_tool_tells_what_the_store_knows(client: McpClient) -> None:
+def test_every_reading_tool_tells_what_the_store_knows(client: McpClient, shop: Headrace) -> None:
+    for name, limit in (("stripe", 1), ("bank", 2)):
+        with pytest.raises(ConnectionError), shop.breaker(name, failures=limit, open_for=3600):
+            raise ConnectionError("away")
     told = client.call("overview")
     assert (told["jobs"]["failed"], told["jobs"]["pending"], told["dead_letters"]) == (1, 1, 1)
     assert told["queues_without_worker"] == ["mail"]
+    assert told["open_breakers"] == {"stripe": "open after 1 failure (ConnectionError)"}
     (found,) = client.call("find_jobs", queue="mail")["jobs"]
     assert "No worker is alive" in client.call("why", id=found["id"])["why"]
     (failed,) = client.call("find_jobs", state=["failed"])["jobs"]

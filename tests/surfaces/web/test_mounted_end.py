@@ -79,6 +79,7 @@ def test_a_server_with_a_mounted_dashboard_ends_despite_an_open_page(tmp_path: P
         assert server.wait(PATIENCE) in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_an_embedded_worker_claims_nothing_after_the_signal(tmp_path: Path) -> None:
     """Although a request, which began before, keeps the server alive."""
     url = f"sqlite:///{tmp_path}/jobs.db"

@@ -9,7 +9,16 @@ import pytest
 from headrace.core.jobs.outcomes import suspend
 from headrace.core.jobs.records import Claim, Lease
 from headrace.core.jobs.states import State, Trigger, is_legal
-from headrace.core.jobs.steps import Step, Suspended, asleep, awaiting, is_asleep, is_awaiting, suspension_in
+from headrace.core.jobs.steps import (
+    Step,
+    Suspended,
+    asleep,
+    awaiting,
+    is_asleep,
+    is_awaiting,
+    is_woken_by,
+    suspension_in,
+)
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.context.step_store import RetryingStepStore
@@ -18,16 +27,25 @@ CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0,
 
 
 def test_a_suspended_job_comes_again_by_itself_and_spends_no_attempt() -> None:
-    outcome = suspend(CLAIM, 9000, awaiting("paid"), 2000, "paid", 2)
+    outcome = suspend(CLAIM, 9000, awaiting("paid"), 2000, (("paid", 2),))
     assert is_legal(outcome.event, State.RUNNING, outcome.state)
     assert (outcome.event, outcome.run_at, outcome.attempt_refund, outcome.quiet) == (Trigger.SNOOZE, 9000, 1, False)
-    assert (outcome.awaits, outcome.awaited_number, outcome.reason) == ("paid", 2, "waits for event 'paid'")
+    assert (outcome.awaits, outcome.reason) == ((("paid", 2),), "waits for event 'paid'")
 
 
 def test_a_reason_names_the_awaited_event() -> None:
     reasons = [awaiting("a"), asleep(None), asleep("a: b"), "snoozed", "sleepsy", None]
     assert [is_awaiting(reason) for reason in reasons] == [True, False, False, False, False, False]
     assert [is_asleep(reason) for reason in reasons] == [False, True, True, False, False, False]
+
+
+def test_a_job_is_woken_by_each_event_that_it_waits_for() -> None:
+    assert awaiting("a", "b") == "waits for event 'a' or 'b'"
+    for names in (["a"], ["a", "b"], ["it's", 'say "a"', "x or y"], ["b", "a", "é"]):
+        assert [is_woken_by(awaiting(*names), name) for name in names] == [True] * len(names)
+        assert is_awaiting(awaiting(*names))
+    for reason in (awaiting("a", "b"), awaiting("c"), asleep("c'"), "snoozed: 'c' or 'c'", None):
+        assert is_woken_by(reason, "c") is (reason == awaiting("c"))
 
 
 def test_a_suspension_is_no_error_that_a_task_might_catch() -> None:

@@ -64,6 +64,8 @@ def test_a_function_that_takes_no_list_is_refused(function: Callable[..., Any], 
         ({"batch": 2, "isolation": "process"}, "isolation='process' and batch exclude each other"),
         ({"batch": 2, "keep_logs": True}, "keep_logs=True and batch exclude each other"),
         ({"batch": 2, "preemptible": True}, "preemptible=True and batch exclude each other"),
+        ({"batch": 2, "interrupt": True}, "interrupt=True and batch exclude each other"),
+        ({"batch": 2, "interrupt": 60}, "interrupt=True and batch exclude each other"),
     ],
 )
 def test_options_that_a_batch_can_not_have_are_refused(options: dict[str, Any], error: str) -> None:

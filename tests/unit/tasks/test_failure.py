@@ -133,14 +133,9 @@ def test_a_cancellation_has_a_reason_in_any_case(text: str, reason: str) -> None
 
 
 def test_a_suspension_inside_a_group_waits_for_its_event() -> None:
-    outcome = requested(BaseExceptionGroup("", [Suspended(NOW + 5, "waits", "paid", 2)]))
+    outcome = requested(BaseExceptionGroup("", [Suspended(NOW + 5, "waits", (("paid", 2),))]))
     assert outcome is not None
-    assert (outcome.state, outcome.run_at, outcome.awaits, outcome.awaited_number) == (
-        State.SCHEDULED,
-        NOW + 5,
-        "paid",
-        2,
-    )
+    assert (outcome.state, outcome.run_at, outcome.awaits) == (State.SCHEDULED, NOW + 5, (("paid", 2),))
 
 
 @pytest.mark.parametrize("error", [AWAY, RetryLater("full", delay=9), CorruptPayload("bad"), SystemExit(1)])

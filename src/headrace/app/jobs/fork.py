@@ -30,7 +30,9 @@ def fork(services: Services, job_id: str, from_step: str | None) -> str:
     exports = engine.transfer.export_jobs(ids=[job_id])
     if not exports:
         row = services.row(job_id)  # JobNotFound, if it is not in the archive either
-        raise InvalidJob(f"job {row.id} is in the archive, without its steps; enqueue its task instead")
+        raise InvalidJob(
+            f"job {row.id} is in the archive, and only a job in the store can be forked; enqueue its task instead"
+        )
     row = exports[0].job
     if row.state not in FINAL:
         raise InvalidJob(f"job {row.id} is {row.state}; only a finished job can be forked")

@@ -159,6 +159,19 @@ class Jobs:
         step = None if from_step is None else check_text("from_step", from_step)
         return self.get(fork(self._services, job_id, step))
 
+    def replay(self, job: Job[Any] | str, /, *, debugger: bool = False, recorded_only: bool = False) -> Any:
+        """Run a stored job here and now, in this thread, with the results that its steps have recorded.
+
+        It returns or raises what the task does, claims nothing and stores nothing. A step without a recorded result
+        runs, unless `recorded_only`. ReplayStopped where the job would sleep, wait or spawn. With `debugger`, pdb opens
+        where the task raised. Lines that the job logs go to the logger `headrace.replay`.
+        """
+        from headrace.app.jobs.replay import replay_of  # deferred: few programs replay jobs
+
+        found = self.get(job.id if isinstance(job, Job) else job)
+        only = _flag("recorded_only", recorded_only)
+        return replay_of(self._services, found, debugger=_flag("debugger", debugger), recorded_only=only).run()
+
     aget = twin(get)
     afind = twin(find)
     acount = twin(count)
@@ -168,6 +181,7 @@ class Jobs:
     apromote = twin(promote)
     adelete = twin(delete)
     afork = twin(fork)
+    areplay = twin(replay)
 
     def _move(self, filters: dict[str, Any], event: Trigger, most: int = _UNLIMITED) -> int:
         which = as_filter(filters)

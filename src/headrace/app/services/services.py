@@ -333,6 +333,10 @@ class Services:
         """Encrypt a text for storage."""
         return text if self.cipher is None else self.cipher.encrypted(text, what, whom)
 
+    def task(self, name: str) -> Task[..., Any, Any] | None:
+        """The task of that name, if the app knows its code."""
+        return self._find_task(name)
+
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)
         return value if known is None else known.signature.rebuild_result(value)

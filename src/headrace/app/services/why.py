@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -39,6 +40,7 @@ from headrace.core.text import counted
 from headrace.engines.protocol.maintenance import StoreView
 
 _MAX_MESSAGE = 200  # characters
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|" + r'"(?:[^"\\]|\\.)*"')
 _OWNER_NAMES = {"queue": "queue", "task": "task", "key": "rate key"}
 
 
@@ -126,7 +128,8 @@ def _suspended(row: JobRow, left: str, now: int) -> Explanation:
         label = f" ({name})" if name else ""
         return Explanation(f"It sleeps{label} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}.")
     deadline = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
-    command = f"headrace signal {row.id} {reason.removeprefix(AWAITING)}"
+    event = _QUOTED.match(reason.removeprefix(AWAITING))
+    command = f"headrace signal {row.id} {event[0] if event else 'NAME'}"
     remedy = Remedy(verb="send_signal", target=row.id, words="send it with", command=command)
     return Explanation(f"It {reason}{deadline}.", remedy)
 

@@ -145,6 +145,7 @@ def overview(context: ToolContext, given: Nothing) -> Any:
         "jobs": {state.value: sum(getattr(stats, state) for stats in queues) for state in State},
         "queues": len(queues),
         "paused_queues": [stats.queue for stats in queues if stats.paused],
+        "open_breakers": {one.name: one.summary for one in app.breakers.list() if one.state == "open"},
         "queues_without_worker": [stats.queue for stats in queues if stats.pending and not stats.workers],
         "workers": {worker.id: worker.condition for worker in workers},
         "dead_letters": app.dead.count(),

@@ -5,7 +5,7 @@ Pure: it knows only the arguments of calls, and stores nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from headrace.core.codec.result_refs import result_refs_in
@@ -46,8 +46,12 @@ class Node:
     def after(self, *others: Any) -> Node:
         """Make it wait for these as well, nodes or jobs, without their results; returns the node itself."""
         self._graph.ensure_open()
-        for other in _each(others):  # also a node in a list: by its id alone, a node of another graph can't be detected
-            self._others += [other] if isinstance(other, Node) else check_jobs("after", other)
+        # Also a node in a list: by its id alone, a node of another graph can't be detected.
+        self._others += [
+            parent
+            for other in each_in(others)
+            for parent in ([other] if isinstance(other, Node) else check_jobs("after", other))
+        ]
         return self
 
     @property
@@ -78,10 +82,11 @@ class Node:
         return f"<Node {self.title} {self.id}>"
 
 
-def _each(given: Any) -> Iterator[Any]:
-    if isinstance(given, Iterable) and not isinstance(given, str):
+def each_in(given: Any) -> Iterator[Any]:
+    """Nodes and jobs out of lists of them."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
         for one in given:
-            yield from _each(one)
+            yield from each_in(one)
     else:
         yield given
 
@@ -93,6 +98,7 @@ class Graph:
         self.name = name
         self.nodes: list[Node] = []
         self.is_closed = False
+        self.part_of: str | None = None  # the graph that has taken over its nodes
 
     def add(self, call: NodeArguments, title: str, node_id: str, policy: Policy | None = None) -> Node:
         self.ensure_open()
@@ -100,8 +106,35 @@ class Graph:
         self.nodes.append(node)
         return node
 
+    def ends(self) -> list[Node]:
+        """The nodes that no other one depends on."""
+        waited_for = {node for other in self.nodes for node in other.nodes()}
+        return [node for node in self.nodes if node not in waited_for]
+
+    def take_over(self, other: Graph, after: Sequence[Any]) -> list[Node]:
+        """Add the nodes of another graph, which is closed by that; those without parents wait for `after`.
+
+        Returns the nodes that no other one depends on.
+        """
+        for graph in (self, other):
+            graph.ensure_open()
+        other.ensure_whole()
+        ends = other.ends()
+        for node in [node for node in other.nodes if not node.nodes()]:
+            node.after(after)
+        for node in other.nodes:
+            node._graph = self
+        self.nodes += other.nodes
+        other.part_of = self.name
+        return ends
+
     def ensure_open(self) -> None:
         """Refuse a change to a stored graph."""
+        if self.part_of is not None:
+            raise InvalidJob(
+                f"flow {short(self.name)} was added to flow {short(self.part_of)}; add to that one, and enqueue it",
+                value=self.name,
+            )
         if self.is_closed:
             raise InvalidJob(
                 f"flow {short(self.name)} is already enqueued; build another one, or let a separate job wait for "

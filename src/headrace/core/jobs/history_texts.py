@@ -6,7 +6,7 @@ They are stored, and two stores are compared by them. In `%s` stands what is dif
 from __future__ import annotations
 
 from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, PARENTS_COMPLETED
-from headrace.core.jobs.steps import AWAITING
+from headrace.core.jobs.steps import AWAITING, OR
 
 EXPIRED = "expired before it started"
 UNBLOCKED = "all jobs it waited for have ended"
@@ -28,6 +28,7 @@ TEXTS = {
     "REPLACED": REPLACED,
     "RESCHEDULED": RESCHEDULED,
     "AWAITING": AWAITING,
+    "OR": OR,
     "HELD": HELD,
     "PARENT_FAILED": PARENT_FAILED,
     "PARENTS_COMPLETED": PARENTS_COMPLETED,

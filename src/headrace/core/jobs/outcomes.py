@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import Claim, ErrorInfo, Lease, Outcome
 from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.steps import Awaited
 
 # Reading a member of an enum takes longer than making the outcome, and every job passes here.
 _SUCCEED, _COMPLETED = Trigger.SUCCEED, State.COMPLETED
@@ -77,8 +78,8 @@ def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
     )
 
 
-def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None = None, number: int = 0) -> Outcome:
-    """Suspend a job until a time, or until an event: the `number`-th one of the name it `awaits`."""
+def suspend(claim: Claim, until: int, reason: str, now: int, awaits: Awaited | None = None) -> Outcome:
+    """Suspend a job until a time, or until the first of the events that it `awaits`."""
     return Outcome(
         claim.id,
         claim.version,
@@ -89,7 +90,6 @@ def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None 
         attempt_refund=1,
         reason=reason,
         awaits=awaits,
-        awaited_number=number,
     )
 
 

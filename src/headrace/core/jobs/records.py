@@ -17,6 +17,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.known_tasks import KnownTasks
 from headrace.core.jobs.queue_rules import Strategy
 from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.steps import Awaited
 
 Isolation = Literal["thread", "async", "process"]
 
@@ -127,10 +128,10 @@ class ErrorInfo(Struct, frozen=True, array_like=True):
 class Outcome(Struct, frozen=True, array_like=True, gc=False):
     """The decision of one attempt. The only way in which a worker changes a running job.
 
-    A quiet outcome leaves no history: the job was only fetched and released. A job that `awaits` an event is pending at
-    once if that event, by its number, has come meanwhile. The store inserts the jobs that a success has `spawned`, with
-    their `edges`, in the same commit or not at all. A failure creates a dead letter if `opens_dead_letter`. `units` are
-    those that the attempt has used, None if they are what it was charged.
+    A quiet outcome leaves no history: the job was only fetched and released. A job that `awaits` events is pending at
+    once if one of them, by its number, has come meanwhile. The store inserts the jobs that a success has `spawned`,
+    with their `edges`, in the same commit or not at all. A failure creates a dead letter if `opens_dead_letter`.
+    `units` are those that the attempt has used, None if they are what it was charged.
     """
 
     id: str
@@ -149,8 +150,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     error_message: str | None = None
     error_traceback: str | None = None
     quiet: bool = False
-    awaits: str | None = None
-    awaited_number: int = 0
+    awaits: Awaited | None = None
     spawned: tuple[NewJob, ...] = ()
     edges: tuple[Dependency, ...] = ()
     fingerprint: str = ""

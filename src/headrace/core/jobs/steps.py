@@ -12,6 +12,9 @@ KINDS: tuple[str, ...] = get_args(StepKind)
 # The default wait for an event: a century, which every store can represent.
 NO_DEADLINE = 100 * 365 * 86_400_000
 AWAITING = "waits for event "
+OR = " or "
+
+Awaited = tuple[tuple[str, int], ...]  # events, of which the first one wakes a job: their names, each with its number
 
 
 class Step(Struct, frozen=True, array_like=True):
@@ -32,12 +35,11 @@ class Step(Struct, frozen=True, array_like=True):
 class Suspended(BaseException):
     """Ends a run that has to wait. Not an Exception: a task that catches all errors must let it pass."""
 
-    def __init__(self, until: int, reason: str, awaits: str | None = None, number: int = 0) -> None:
+    def __init__(self, until: int, reason: str, awaits: Awaited | None = None) -> None:
         super().__init__(reason)
         self.until = until
         self.reason = reason
         self.awaits = awaits
-        self.number = number
 
 
 def suspension_in(error: BaseException) -> Suspended | None:
@@ -47,9 +49,19 @@ def suspension_in(error: BaseException) -> Suspended | None:
     return error if isinstance(error, Suspended) else None
 
 
-def awaiting(name: str) -> str:
-    """The reason of a job that is suspended until this event."""
-    return f"{AWAITING}{name!r}"
+def awaiting(*names: str) -> str:
+    """The reason of a job that is suspended until the first of these events."""
+    return AWAITING + OR.join(map(repr, names))
+
+
+def is_woken_by(reason: str | None, name: str) -> bool:
+    """Whether a job that is suspended for this reason runs when this event comes.
+
+    A name in which another one is quoted may wake a job too early: it looks, and is suspended again.
+    """
+    if reason is None or not reason.startswith(AWAITING):
+        return False
+    return reason == awaiting(name) or (OR in reason and repr(name) in reason)
 
 
 def is_awaiting(reason: str | None) -> bool:

@@ -57,9 +57,11 @@ def ensure_batchable(options: Any) -> None:
     for name, refused, reason in (
         ("isolation", "process", "its jobs share one call in the worker's process"),
         ("preemptible", True, "one job can't be ended without the others"),
+        ("interrupt", True, "each of its jobs has a timeout of its own, and they share one call"),
         ("keep_logs", True, "what a call logs belongs to all its jobs; use current_jobs()[...].log()"),
     ):
-        if getattr(options, name) == refused:
+        given = getattr(options, name)
+        if given is not UNSET and (bool(given) if refused is True else given == refused):
             raise InvalidJob(f"{name}={refused!r} and batch exclude each other: {reason}", field=name)
 
 

@@ -6,7 +6,7 @@ After some failures in a row it is open for a time; then one call tries, and the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, structs
@@ -14,10 +14,11 @@ from msgspec import Struct, structs
 from headrace.core.damaged_records import read_or
 from headrace.core.documents import Document
 from headrace.core.option_times import SHORTEST, check_seconds
-from headrace.core.text import short
+from headrace.core.text import counted, short
 from headrace.errors import InvalidJob
 
 KIND = "breakers"
+BreakerState = Literal["failing", "open", "trying"]
 MOST_FAILURES, LONGEST_OPEN = 1000, 86_400
 
 
@@ -45,6 +46,12 @@ class BreakerRecord(Struct, frozen=True, omit_defaults=True):
     error: str = ""  # the type of the last one: a message may have secrets of its job
     open_until: int = 0
     trial_until: int = 0  # a call tries whether the service is back; if its process dies, the trial ends then
+
+    def state(self, now: int) -> BreakerState:
+        """Open while it refuses calls, then trying until a call succeeds; failing if it has not opened yet."""
+        if self.open_until > now:
+            return "open"
+        return "trying" if self.open_until else "failing"
 
     def is_trying(self, now: int) -> bool:
         """Whether a call tries now."""
@@ -80,6 +87,14 @@ _decode = msgspec.json.Decoder(BreakerRecord).decode
 def record_of(document: Document | None) -> BreakerRecord:
     """The record of a stored breaker; a damaged one counts as closed."""
     return CLOSED if document is None else read_or(_decode, document.value, CLOSED)
+
+
+def summary_of(state: BreakerState, failures: int, error: str) -> str:
+    """What is wrong in a few words: `open after 5 failures (ConnectionError)`."""
+    counted_failures = counted(failures, "failure")
+    if state == "failing":
+        return f"{counted_failures} in a row ({error})"
+    return f"{'open' if state == 'open' else 'trying again'} after {counted_failures} ({error})"
 
 
 def document_of(name: str, version: int, record: BreakerRecord) -> Document:

@@ -36,7 +36,7 @@ def outcome_requested(
 ) -> Outcome | None:
     """The outcome that the task asked for by raising; None if the error is a failure."""
     if (rest := suspension_in(error)) is not None:
-        return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
+        return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits)
     if isinstance(error, Snooze):
         snoozed = outcomes.snooze(claim, _wait(error.delay), message(error), now)
         return outcomes.without_units(claim, snoozed) if isinstance(error, BreakerOpen) else snoozed

@@ -63,6 +63,7 @@ class TaskOptions(SharedOptions, total=False):
     burst: int | None
     concurrency: int | None
     keep_logs: bool
+    interrupt: Seconds | bool
     index: Iterable[str]
     lifecycle: Lifecycle
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -35,6 +36,7 @@ from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
+GRACE = 5000  # milliseconds for an interrupted task to end
 _MAX_ROWS = 10_000
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 # Lone surrogates have no UTF-8, so no store could hold them.
@@ -69,6 +71,7 @@ class Options(Struct, frozen=True, kw_only=True):
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
     keep_logs: bool | UnsetType = UNSET
+    interrupt: int | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
     preemptible: bool | UnsetType = UNSET
     job_id: str | UnsetType = UNSET
@@ -231,6 +234,15 @@ def _isolation(name: str, value: Any) -> Isolation:
     return cast(Isolation, value)
 
 
+def _interrupt(name: str, value: Any) -> int:
+    """The milliseconds to end in after an interrupt; 0 for none."""
+    if isinstance(value, bool):
+        return GRACE if value else 0
+    if isinstance(value, int | float | timedelta):
+        return check_seconds(name, value, SHORTEST, LONGEST_TIMEOUT)
+    raise InvalidJob(f"{name}: expected True, False or seconds to end in, got {short(value)}", value=value)
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidJob(f"{name}: expected True or False, got {short(value)}", value=value)
@@ -329,6 +341,7 @@ _CHECKS = {
     "timeout": _timeout,
     "retry": _retry,
     "isolation": _isolation,
+    "interrupt": _interrupt,
     **dict.fromkeys(("keep_result", "keep_logs", "lifo", "preemptible"), _flag),
     "job_id": _id,
     "unique": _unique,

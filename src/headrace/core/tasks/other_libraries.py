@@ -27,7 +27,7 @@ OPTIONS: dict[str, Word] = {
     "retry_kwargs": Word("Celery", "`retry=Retry(...)`"),
     "rate_limit": Word("Celery", '`rate="10/min"`'),
     "time_limit": Word("Celery", '`timeout` with isolation="process"'),
-    "soft_time_limit": Word("Celery", "`timeout`, and current_job().cancel_requested"),
+    "soft_time_limit": Word("Celery", "`timeout` with interrupt=True"),
     "ignore_result": Word("Celery", "`keep_result=False`"),
     "bind": Word("Celery", "current_job() inside the task"),
     "acks_late": Word("Celery", "always so: a job is done when its result is stored; `retry=0` is the opposite"),

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from headrace.engines.shared.shield import shielded
 from headrace.errors import EngineUnavailable
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ class GroupCommit(Generic[T, R]):
         self._waiting: list[_Waiter[T, R]] = []
         self._leader: _Waiter[T, R] | None = None
 
+    @shielded
     def call(self, item: T) -> R:
         """Flush the item, alone or with others, and return its value."""
         waiter: _Waiter[T, R] | None = None

@@ -1,4 +1,7 @@
-"""Logs at DEBUG how long the operations of a store take, with the logger `headrace.store`; no cost otherwise."""
+"""Logs at DEBUG how long the operations of a store take, with the logger `headrace.store`.
+
+No interruption of a task ends an operation halfway.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import time
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
+
+from headrace.engines.shared.shield import shielded
 
 log = logging.getLogger("headrace.store")
 K = TypeVar("K")
@@ -41,6 +46,7 @@ def _timed(kind: type[K], prefix: str, names: Any) -> type[K]:
 
 
 def _timed_call(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @shielded
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not log.isEnabledFor(logging.DEBUG):

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.core.jobs.records import Lease, Outcome
 from headrace.core.jobs.states import State, Trigger
-from headrace.core.jobs.steps import Step, awaiting
+from headrace.core.jobs.steps import Step, is_woken_by
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.transaction import Database, Transaction
@@ -59,7 +59,7 @@ def _save(tx: Transaction, seq: int, step: Step, now: int) -> None:
 
 
 def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
-    if not tx.fetch("is_suspended", seq=seq, reason=awaiting(name)):
+    if not is_woken_by(tx.fetch("scheduled_because", seq=seq), name):
         return False
     record_moves(tx, [seq], Trigger.PROMOTE_NOW, State.PENDING, f"event {name!r} came", now)
     tx.run("wake", seq=seq, now=now)

@@ -14,6 +14,7 @@ from typing import Self
 from headrace.core.documents import Document
 from headrace.core.tasks.breaker import KIND, BreakerRecord, BreakerRule, document_of, record_of
 from headrace.core.text import counted
+from headrace.engines.protocol.documents import DocumentStore
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import BreakerOpen, CancelJob, EngineUnavailable, PermanentError, Snooze
 from headrace.runtime.jobs.async_twin import in_thread, twin
@@ -22,6 +23,16 @@ _READ_EVERY = 1.0  # seconds: while nothing fails, a process reads the store no 
 _TRIES = 20  # of a write that another process may precede
 _SPREAD = 0.1  # part of the wait, so that not all jobs come back at once
 _ANSWERED = (Snooze, CancelJob, PermanentError)  # what a task raises about its job, not about the service
+
+
+def reset_breaker(store: DocumentStore, name: str) -> bool:
+    """Close the breaker of this name, as if nothing had failed; False if nothing had."""
+    had_failed = False
+    while stored := store.get(KIND, [name]):
+        had_failed = True
+        if store.put((), stored):  # otherwise a call has changed it meanwhile
+            break
+    return had_failed
 
 
 class Breaker:
@@ -48,7 +59,8 @@ class Breaker:
 
     def reset(self) -> None:
         """Close it, as if nothing had failed."""
-        self._change(lambda record, now: None)
+        reset_breaker(self._engine().document_store, self.name)
+        self._known = None
 
     areset = twin(reset)
 
@@ -66,7 +78,7 @@ class Breaker:
             self._record(error)
 
     async def __aenter__(self) -> Self:
-        return self.__enter__() if self._is_fresh() else await in_thread(self.__enter__)
+        return self.__enter__() if self._is_known_closed() else await in_thread(self.__enter__)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
@@ -78,7 +90,9 @@ class Breaker:
 
     def _admit(self) -> None:
         """Return if the call may begin, else raise BreakerOpen. After the pause one call tries, in all processes."""
-        stored = self._known[2] if self._known is not None and self._is_fresh() else self._read()
+        if self._is_known_closed():
+            return
+        stored = self._read()  # always before a refusal: an operator may have reset the breaker
         for _ in range(_TRIES):
             record, now = record_of(stored), self._now()
             retry = max(self._rule.open_for // 10, 1)
@@ -134,9 +148,12 @@ class Breaker:
 
     # -- the store
 
-    def _is_fresh(self) -> bool:
+    def _is_known_closed(self) -> bool:
+        """Whether the last reading, of less than a second ago, lets calls through."""
         known = self._known
-        return known is not None and known[0] is self._engine() and time.monotonic() - known[1] < _READ_EVERY
+        if known is None or known[0] is not self._engine() or time.monotonic() - known[1] >= _READ_EVERY:
+            return False
+        return not record_of(known[2]).open_until
 
     def _read(self) -> Document | None:
         engine = self._engine()

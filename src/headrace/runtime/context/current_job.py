@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from msgspec import structs
 
@@ -21,11 +21,13 @@ from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.durable_steps import DurableSteps
 from headrace.runtime.context.log_line import LEVELS, log_line
-from headrace.runtime.context.spawn import Spawning
+from headrace.runtime.context.replaying import Replaying
+from headrace.runtime.context.spawn import Spawning, check_part
 from headrace.runtime.context.steps import StepStore
 from headrace.runtime.context.stream import StreamWriter
 from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.async_twin import in_thread
+from headrace.runtime.jobs.call_tree import CallTree
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call
 
@@ -38,11 +40,19 @@ _making = threading.Lock()
 class JobContext(DurableSteps):
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_deadline_ms", "_spawning", "_stream_writer", "_units")
+    __slots__ = ("_deadline_ms", "_is_over_time", "_spawning", "_stream_writer", "_units")
 
-    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink, in_batch: bool = False) -> None:
-        super().__init__(claim, link, in_batch)
+    def __init__(
+        self,
+        claim: Claim,
+        deadline_ms: int | None,
+        link: WorkerLink,
+        in_batch: bool = False,
+        replaying: Replaying | None = None,
+    ) -> None:
+        super().__init__(claim, link, in_batch, replaying)
         self._deadline_ms = deadline_ms
+        self._is_over_time = False
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
         self._units: int | None = None
@@ -87,11 +97,11 @@ class JobContext(DurableSteps):
     @property
     def cancel_requested(self) -> bool:
         """Whether to stop: the job was cancelled or timed out, its lease is lost, or the worker shuts down."""
-        return self._stop_reason is not None
+        return self._is_over_time or self._stop_reason is not None
 
     @property
     def cancel_reason(self) -> str | None:
-        return self._stop_reason
+        return self._stop_reason or ("timed out" if self._is_over_time else None)
 
     def progress(self, value: float | Mapping[str, Any]) -> None:
         """Report progress: a share from 0 to 1, or a dict of your own."""
@@ -168,20 +178,33 @@ class JobContext(DurableSteps):
         """For the worker: the limits of the job's stream, for its sandbox."""
         return self._link.stream_limits
 
-    def spawn(self, call: Call[R], *, at_once: bool = False, inherit: bool = False) -> Job[R]:
+    @overload
+    def spawn(self, call: Call[R], *, at_once: bool = False, inherit: bool = False) -> Job[R]: ...
+    @overload
+    def spawn(self, call: CallTree, *, at_once: bool = False, inherit: bool = False) -> list[Job[Any]]: ...
+    def spawn(self, call: Call[Any] | CallTree, *, at_once: bool = False, inherit: bool = False) -> Any:
         """Enqueue another job that this one waits for before it completes; returns its handle.
 
         The store inserts it together with this job's success, or not at all. With `at_once` it is inserted now, and a
         later attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
         call says `using(on_parent_failure="run")`, or "hold". With `inherit` it has the priority, tags, concurrency key
-        and rate key of this job, unless its task or the call has its own.
+        and rate key of this job, unless its task or the call has its own. Of a chain or a group, all jobs are enqueued
+        and returned.
         """
+        if self._replaying is not None:
+            check_part(call)
+            what = f"a job of {call.task.name!r}" if isinstance(call, Call) else "a chain or a group"
+            self._replaying.end(f"it spawns {what}, and a replay stores nothing")
         with _making:  # two threads of a job must share one
             if self._spawning is None:
                 self._spawning = Spawning(self._claim)
         return self._spawning.spawn(call, self._link.now(), at_once, inherit)
 
-    async def aspawn(self, call: Call[R], *, at_once: bool = False, inherit: bool = False) -> Job[R]:
+    @overload
+    async def aspawn(self, call: Call[R], *, at_once: bool = False, inherit: bool = False) -> Job[R]: ...
+    @overload
+    async def aspawn(self, call: CallTree, *, at_once: bool = False, inherit: bool = False) -> list[Job[Any]]: ...
+    async def aspawn(self, call: Call[Any] | CallTree, *, at_once: bool = False, inherit: bool = False) -> Any:
         """Like spawn(), without blocking the event loop."""
         return await in_thread(self.spawn, call, at_once=at_once, inherit=inherit)
 
@@ -200,6 +223,10 @@ class JobContext(DurableSteps):
     def still_held(self) -> bool:
         """For the worker: renew the lease for the job's sandbox."""
         return self._stop_reason is None and self._link.renew(self._claim)
+
+    def note_timeout(self) -> None:
+        """For the worker: the task is interrupted at its timeout, and may report until it has ended."""
+        self._is_over_time = True
 
     def add_stop_reason(self, reason: str) -> None:
         """For the worker: request that the task stops."""

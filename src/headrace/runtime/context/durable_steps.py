@@ -14,6 +14,7 @@ from headrace.core.jobs.records import Claim
 from headrace.errors import HeadraceError, LeaseLost
 from headrace.runtime.context.log_line import log_line
 from headrace.runtime.context.questions import answer_of, question_of
+from headrace.runtime.context.replaying import Replaying
 from headrace.runtime.context.spawn import check_call
 from headrace.runtime.context.steps import StepLog, refuse_awaitable, refuse_coroutines, result_of
 from headrace.runtime.context.worker_link import WorkerLink
@@ -30,12 +31,15 @@ _making = threading.Lock()
 class DurableSteps:
     """The part of a job's context that is kept over all its runs."""
 
-    __slots__ = ("_claim", "_in_batch", "_link", "_step_log", "_stop_reason")
+    __slots__ = ("_claim", "_in_batch", "_link", "_replaying", "_step_log", "_stop_reason")
 
-    def __init__(self, claim: Claim, link: WorkerLink, in_batch: bool = False) -> None:
+    def __init__(
+        self, claim: Claim, link: WorkerLink, in_batch: bool = False, replaying: Replaying | None = None
+    ) -> None:
         self._claim = claim
         self._link = link
         self._in_batch = in_batch
+        self._replaying = replaying
         self._step_log: StepLog | None = None
         self._stop_reason: str | None = None
 
@@ -49,6 +53,8 @@ class DurableSteps:
         Compensations run as jobs of their own, one after the other, the last registered first.
         """
         check_call("compensate", call)
+        if self._replaying is not None:
+            return
         submit = partial(call.task.submits.children.submit_compensation, call, self.id, name, self._link.now())
         self._step_store().compensate(name, lambda earlier: submit(earlier).id)
 
@@ -182,6 +188,18 @@ class DurableSteps:
         """Like wait_event(), in a coroutine."""
         return await in_thread(self.wait_event, name, timeout, ask=ask, answer=answer, to=to, remind=remind)
 
+    def wait_first(self, *names: str, timeout: float | timedelta | None = None) -> tuple[str, Any]:
+        """The name and the data of the first event to come of these names; the job is suspended meanwhile.
+
+        It takes one event, as wait_event() does: those of the other names remain for later waits. TimeoutError if none
+        has come in `timeout` seconds from the first run that came here.
+        """
+        return self._step_store().wait_first(names, timeout)
+
+    async def await_first(self, *names: str, timeout: float | timedelta | None = None) -> tuple[str, Any]:
+        """Like wait_first(), in a coroutine."""
+        return await in_thread(self._step_store().wait_first, names, timeout)
+
     def patched(self, name: str) -> bool:
         """Whether to run the changed code: False if an earlier run of this job was past this point with the old code.
 
@@ -208,5 +226,5 @@ class DurableSteps:
             raise HeadraceError("a job of a batch can't have steps, sleep or wait; return Snooze(...) as its result")
         with _making:
             if self._step_log is None:
-                self._step_log = StepLog(self._claim, self._link)
+                self._step_log = StepLog(self._claim, self._link, self._replaying)
             return self._step_log

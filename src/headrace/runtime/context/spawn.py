@@ -6,6 +6,7 @@ The app of each call decides where they are stored.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -13,8 +14,10 @@ from msgspec import structs
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Claim, NewJob, Outcome
 from headrace.core.jobs.states import Trigger
+from headrace.core.queues.limits import Limit
 from headrace.core.text import short
 from headrace.errors import InvalidJob
+from headrace.runtime.jobs.call_tree import CallTree, Part
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call
 
@@ -33,28 +36,65 @@ class Spawning:
         self._edges: list[Dependency] = []
         self._inheritable: dict[str, Any] | None = None
 
-    def spawn(self, call: Call[Any], now: int, at_once: bool, inherit: bool = False) -> Job[Any]:
-        check_call("spawn", call)
+    def spawn(self, part: Part, now: int, at_once: bool, inherit: bool = False) -> Any:
+        """The job of a call; of a chain or a group, all its jobs."""
+        check_part(part)
+        drafts: list[tuple[NewJob, list[Dependency]]] = []
+        jobs: list[Job[Any]] = []
+
+        def put(call: Call[Any], after: Sequence[Any], limits: tuple[Limit, ...]) -> Job[Any]:
+            jobs.append(self._traced(call, now, at_once, inherit, [job.id for job in after], limits, drafts))
+            return jobs[-1]
+
+        if isinstance(part, Call):
+            put(part, (), ())
+        else:
+            part.place(put, self._new_id)
+        for new, edges in drafts:  # all of them, or none if one was refused
+            self._spawned.append(new)
+            self._edges += edges
+        return jobs[0] if isinstance(part, Call) else jobs
+
+    def _traced(
+        self,
+        call: Call[Any],
+        now: int,
+        at_once: bool,
+        inherit: bool,
+        after: Sequence[str],
+        limits: tuple[Limit, ...],
+        drafts: list[tuple[NewJob, list[Dependency]]],
+    ) -> Job[Any]:
         if inherit:
             if self._inheritable is None:
                 self._inheritable = call.task.submits.children.inheritable(self._claim.id)
             call = call.with_defaults(self._inheritable)
         tracer = call.task.submits.tracer
         if tracer is None:
-            return self._spawn(call, now, at_once)
+            return self._spawn(call, now, at_once, after, limits, drafts)
         with tracer.submitting(call) as report:
-            job = self._spawn(call, now, at_once)
+            job = self._spawn(call, now, at_once, after, limits, drafts)
             report([job])
             return job
 
-    def _spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
-        submits, parent = call.task.submits, self._claim.id
+    def _spawn(
+        self,
+        call: Call[Any],
+        now: int,
+        at_once: bool,
+        after: Sequence[str],
+        limits: tuple[Limit, ...],
+        drafts: list[tuple[NewJob, list[Dependency]]],
+    ) -> Job[Any]:
+        children, parent = call.task.submits.children, self._claim.id
         if at_once:
-            return submits.children.submit(call, parent, now, child_id(parent, next(self._numbers)))
-        job, new, edges = submits.children.draft(call, parent, now)
-        self._spawned.append(new)
-        self._edges += edges
+            return children.submit(call, parent, now, self._new_id(), after, limits)
+        job, new, edges = children.draft(call, parent, now, after, limits)
+        drafts.append((new, edges))
         return job
+
+    def _new_id(self) -> str:
+        return child_id(self._claim.id, next(self._numbers))
 
     def enclosed(self, outcome: Outcome) -> Outcome:
         """The outcome with the jobs to insert in its commit. Only a success has children."""
@@ -65,7 +105,16 @@ class Spawning:
 
 def check_call(where: str, call: object) -> None:
     if not isinstance(call, Call):
-        raise InvalidJob(f"{where}: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
+        raise _no_call(where, call)
+
+
+def check_part(part: object) -> None:
+    if not isinstance(part, Call | CallTree):
+        raise _no_call("spawn", part, ", a chain or a group")
+
+
+def _no_call(where: str, given: object, more: str = "") -> InvalidJob:
+    return InvalidJob(f"{where}: expected a call such as task.bind(1, 2){more}, got {short(given)}", value=given)
 
 
 def child_id(parent: str, number: int) -> str:

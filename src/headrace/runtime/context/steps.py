@@ -20,18 +20,23 @@ from headrace.core.jobs.compensations import KIND, jobs_of
 from headrace.core.jobs.compensations import encoded as encoded_job
 from headrace.core.jobs.questions import Question, encoded
 from headrace.core.jobs.records import Claim
-from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, Step, StepKind, Suspended, asleep, awaiting
+from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, OR, Awaited, Step, StepKind, Suspended, asleep, awaiting
 from headrace.core.option_times import check_wait
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.signature import Signature
+from headrace.core.text import short
+from headrace.engines.shared.shield import shielded
 from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
 from headrace.runtime.context.joined_steps import JoinedSteps
+from headrace.runtime.context.replaying import Replaying
 from headrace.runtime.jobs.async_twin import in_thread
 
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
 _REMINDER = "reminder of {!r} {}"
-_OF_WAITS = (AWAITING, "no event ", "reminder of ")  # stored as sleeps by waits for events
+_FIRST = "first one: {}"
+_OF_WAITS = (AWAITING, "no event ", "reminder of ", "first one: ")  # stored as sleeps by waits for events
+_LONGEST_REASON = 500
 
 
 class StepStore(Protocol):
@@ -61,14 +66,16 @@ class StepStore(Protocol):
 class StepLog:
     """The steps of a job as one run knows them."""
 
-    def __init__(self, claim: Claim, step_store: StepStore) -> None:
+    def __init__(self, claim: Claim, step_store: StepStore, replaying: Replaying | None = None) -> None:
         self._claim = claim
+        self._replaying = replaying
         self._step_store = step_store
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, int], Step] | None = None
         self._used: Counter[tuple[str, str]] = Counter()
         self._undone: Counter[str] = Counter()
         self._registering = threading.Lock()
+        self._choosing = threading.Lock()
         self._compensated = set[str]()
         self._patches: dict[str, bool] = {}
         self._compensations: list[str] = []
@@ -83,12 +90,15 @@ class StepLog:
                 f"step {name!r}: this run already has a step of this name; "
                 "give each step its own name, in a loop for example f'charge {n}'"
             )
+        if known is None and self._replaying is not None:
+            self._replaying.begin(name)
         return known
 
     def undo(self, name: str) -> None:
         """The step failed and may run again."""
         self._used["step", name] -= 1
 
+    @shielded
     def finish(self, name: str, function: Callable[..., Any], value: Any) -> Any:
         """Store the result of a step, and return it as later runs will get it."""
         return result_of(self._store(self._done(name, value)), function)
@@ -197,7 +207,67 @@ class StepLog:
         if question is not None:
             asked = replace(question, until=None if span is None else until)
             until = min(until, self._ask(name, number, asked, remind))
-        raise Suspended(until, awaiting(name), name, number)
+        raise Suspended(until, awaiting(name), ((name, number),))
+
+    def wait_first(self, names: tuple[Any, ...], timeout: Any) -> tuple[str, Any]:
+        """The first event to come of these names, and its data; suspends the run if there is none."""
+        span = None if timeout is None else check_wait("timeout", timeout)
+        reason = awaiting(*(check_name("event", name) for name in names))
+        if not 2 <= len(set(names)) == len(names) or len(reason) > _LONGEST_REASON:
+            raise InvalidJob(
+                f"wait_first: expected two or more different names of events, of {_LONGEST_REASON} characters in all, "
+                f"got {short(names)}"
+            )
+        wait = self._next("sleep", reason)
+        with self._choosing:  # coroutines of a job may wait at once
+            first = self._chosen(names, reason, wait, span)
+        if first is None:
+            _time_out(OR.join(names), span)
+        event = self._recall("event", *first)
+        assert event is not None  # it had come when it was chosen
+        return event.name, _decoded(event)
+
+    def _chosen(self, names: tuple[str, ...], reason: str, wait: int, span: int | None) -> tuple[str, int] | None:
+        """The name and the number of the event that came first, None if none came in time."""
+        if (known := self._recall("sleep", _FIRST.format(reason), wait)) is not None:
+            first = _decoded(known)
+        else:
+            taken = self._taken_by_others()
+            awaited = tuple((name, self._unused(name, taken)) for name in names)
+            if (first := self._first_of(awaited)) is None:
+                until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(reason, wait, span)
+                if self._step_store.now() < until:
+                    raise Suspended(until, reason, awaited)
+                with self._lock:
+                    self._known = None  # one may have come during this run
+                self._recall("sleep", reason, wait)
+                first = self._first_of(awaited)
+            # Stored: what later runs find must not depend on what has come by then.
+            self._keep("sleep", _FIRST.format(reason), wait, codec.encode(first))
+        if first is None:
+            return None
+        name, number = first
+        with self._lock:
+            self._used["event", name] = max(self._used["event", name], number)
+        return name, number
+
+    def _first_of(self, awaited: Awaited) -> tuple[str, int] | None:
+        """The one of these events that the store has first; it has them in their order."""
+        with self._lock:
+            come = ((name, number) for kind, name, number in self._known or () if kind == "event")
+            return next((event for event in come if event in awaited), None)
+
+    def _taken_by_others(self) -> set[tuple[str, int]]:
+        """The events that waits of this kind have chosen in earlier runs."""
+        with self._lock:
+            chosen = [step for step in (self._known or {}).values() if step.name.startswith(_FIRST.format(""))]
+        return {tuple(first) for step in chosen if (first := _decoded(step)) is not None}
+
+    def _unused(self, name: str, taken: set[tuple[str, int]]) -> int:
+        number = self._used["event", name] + 1
+        while (name, number) in taken:
+            number += 1
+        return number
 
     def _ask(self, name: str, number: int, question: Question, remind: Callable[[], None] | None) -> int:
         """Ask the question, and remind of it if that is due; returns when the next reminder is."""

@@ -5,32 +5,27 @@ They are plain values; enqueueing builds a flow from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from headrace.core.clock import SystemClock
-from headrace.core.codec.decode import MAX_DEPTH
-from headrace.core.flows.graph import Node
-from headrace.core.jobs import ids
 from headrace.core.queues.limits import Limit, group_limit
 from headrace.core.queues.rule_fields import check_count
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.flows.empty_run import empty_run
-from headrace.runtime.flows.flow import Flow
-from headrace.runtime.jobs.flow_run import Ends, FlowRun
+from headrace.runtime.flows.flow import Flow, ends_of
+from headrace.runtime.jobs.call_tree import CallTree, Part
+from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.runtime.jobs.task import Call, Task
 from headrace.runtime.submit.submitter import Submitter
 
-Fed = Node | list["Fed"]
 
-
-class Chain(Struct, frozen=True):
+class Chain(CallTree, frozen=True):
     """Parts that run one after the other, each with the result of the one before as its first argument."""
 
-    parts: tuple[Part, ...]
+    is_chain: ClassVar[bool] = True
 
     def then(self, *parts: Any) -> Chain:
         """The chain with these parts appended."""
@@ -45,12 +40,16 @@ class Chain(Struct, frozen=True):
         return await _aenqueued("chain", self)
 
 
-class Group(Struct, frozen=True):
+class Group(CallTree, frozen=True):
     """Parts that run in parallel, or at most so many of their jobs at once."""
 
-    parts: tuple[Part, ...]
+    is_chain: ClassVar[bool] = False
     at_most: int | None = None
     name: str = "group"
+
+    def limits(self, new_name: Callable[[], str]) -> tuple[Limit, ...]:
+        """Its limit, if it has one."""
+        return () if self.at_most is None else (group_limit(self.at_most, new_name()),)
 
     def then(self, *parts: Any) -> Chain:
         """The group, followed by these parts: the first of them gets the list of results, in the group's order."""
@@ -66,9 +65,6 @@ class Group(Struct, frozen=True):
     async def aenqueue(self) -> FlowRun:
         """Like enqueue(), without blocking the event loop."""
         return await _aenqueued(self.name, self)
-
-
-Part = Call[Any] | Chain | Group
 
 
 def chain(*parts: Any) -> Chain:
@@ -120,18 +116,18 @@ async def _aenqueued(name: str, whole: Chain | Group) -> FlowRun:
 
 
 def _flow(name: str, whole: Chain | Group) -> Flow:
-    submits = next(_calls(whole)).task.submits
+    submits = next(whole.calls()).task.submits
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
     flow = Flow(name, submits)
-    flow.ends = _ends(_add_part(flow, whole, None, [], ()))
+    flow.ends = ends_of(flow.add(whole))
     return flow
 
 
-def is_empty(whole: Chain | Group) -> bool:
+def is_empty(whole: CallTree) -> bool:
     """Whether it has no call: it consists of empty groups."""
-    _refuse_depth("chain" if isinstance(whole, Chain) else "group", whole)
-    return next(_calls(whole), None) is None
+    whole.check_depth()
+    return next(whole.calls(), None) is None
 
 
 def _empty_results(part: Part) -> list[Any]:
@@ -139,54 +135,3 @@ def _empty_results(part: Part) -> list[Any]:
     if isinstance(part, Chain):
         return _empty_results(part.parts[-1])
     return [_empty_results(inner) for inner in part.parts] if isinstance(part, Group) else []
-
-
-def _refuse_depth(name: str, whole: Chain | Group) -> None:
-    level: list[Part] = [whole]
-    for _ in range(MAX_DEPTH):
-        level = [inner for part in level if not isinstance(part, Call) for inner in part.parts]
-        if not level:
-            return
-    raise InvalidJob(f"{name}: chains and groups are nested deeper than {MAX_DEPTH} levels; use an app.flow()")
-
-
-def _calls(part: Part) -> Iterator[Call[Any]]:
-    if isinstance(part, Call):
-        yield part
-    else:
-        for inner in part.parts:
-            yield from _calls(inner)
-
-
-def _add_part(flow: Flow, part: Part, fed: Fed | None, after: list[Node], limits: tuple[Limit, ...]) -> Fed:
-    """Add the part to the flow, with the results before it as input; returns the nodes of its own results.
-
-    `after` are nodes that it waits for without their results: an empty group came between. `limits` are those of the
-    groups that it is in.
-    """
-    if isinstance(part, Group):
-        if part.at_most is not None:
-            limits = (*limits, group_limit(part.at_most, ids.new_id(SystemClock().now())))
-        return [_add_part(flow, inner, fed, after, limits) for inner in part.parts]
-    if isinstance(part, Chain):
-        for inner in part.parts:
-            before, fed = fed, _add_part(flow, inner, fed, after, limits)
-            after = [] if _nodes(fed) else [*after, *_nodes(before)]
-        assert fed is not None  # a chain has at least one part
-        return fed
-    if part.is_detached:
-        node = flow.add(part, after=(*after, *_nodes(fed)))
-    else:
-        node = flow.add(part if fed is None else structs.replace(part, args=(fed, *part.args)), after=tuple(after))
-    node.limits = limits
-    return node
-
-
-def _nodes(fed: Fed | None) -> list[Node]:
-    if isinstance(fed, list):
-        return [node for one in fed for node in _nodes(one)]
-    return [] if fed is None else [fed]
-
-
-def _ends(fed: Fed) -> Ends:
-    return fed.id if isinstance(fed, Node) else [_ends(one) for one in fed]

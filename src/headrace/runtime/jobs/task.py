@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, structs
 from headrace.core.codec.redaction import MASK, redact
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
+from headrace.core.queues.limits import Limit
 from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.index import places_of
 from headrace.core.tasks.job_template import JobTemplate
@@ -51,8 +52,18 @@ class ChildSubmits(Protocol):
     """Stores the jobs that a running job makes, as the context of that job needs it."""
 
     def inheritable(self, parent: str) -> dict[str, Any]: ...
-    def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
-    def submit(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
+    def draft(
+        self, call: Call[Any], parent: str, now: int, after: Sequence[str] = (), limits: Sequence[Limit] = ()
+    ) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
+    def submit(
+        self,
+        call: Call[Any],
+        parent: str,
+        now: int,
+        job_id: str,
+        after: Sequence[str] = (),
+        limits: Sequence[Limit] = (),
+    ) -> Job[Any]: ...
     def submit_compensation(
         self, call: Call[Any], parent: str, name: str, now: int, earlier: Sequence[str]
     ) -> Job[Any]: ...

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 
 from headrace.engines.protocol.core import Bell
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.shared.shield import shielded
 from headrace.errors import EngineUnavailable
 
 _LINGER = 2.0
@@ -61,6 +62,7 @@ class Waiter:
         thread.join(_LINGER)
         self._give_up(EngineUnavailable("the app was closed during the wait for this job"))
 
+    @shielded
     def _register(self, job_id: str) -> Future[None]:
         """The caller must always `_forget` it."""
         future: Future[None] = Future()
@@ -73,11 +75,13 @@ class Waiter:
             self._awaited.setdefault(job_id, []).append(future)
         return future
 
+    @shielded
     def _check(self, job_id: str) -> None:
         """Check a job once: it may have finished before the thread knew of it."""
         if self._engine.queries.finished([job_id]):
             self._resolve({job_id})
 
+    @shielded
     def _forget(self, job_id: str, future: Future[None]) -> None:
         with self._lock:
             futures = self._awaited.get(job_id, [])

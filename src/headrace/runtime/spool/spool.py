@@ -21,6 +21,7 @@ from headrace.core.jobs.states import State
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule
 from headrace.engines.protocol.core import Bell
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.shared.shield import shielded
 from headrace.engines.wakeup.local import PollBell
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.job import SPOOLED
@@ -56,6 +57,7 @@ class Spool:
         """The same from now on, for a long-lived process: it forwards whatever others leave."""
         self._forwarder.start(persistent=True)
 
+    @shielded
     def insert(
         self, jobs: Sequence[NewJob], *, unique: Sequence[UniqueRule | None] = (), all_or_nothing: bool = False
     ) -> list[InsertResult]:

@@ -11,11 +11,11 @@ from msgspec import UNSET, structs
 
 from headrace.core.damaged_records import tags_of
 from headrace.core.jobs.compensations import compensation_id
-from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.dependencies import Dependency, Policy
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import FINAL
 from headrace.core.jobs.unique_rules import UniqueRule
-from headrace.core.queues.limits import is_concurrency_key, lane_limits_of
+from headrace.core.queues.limits import Limit, is_concurrency_key, lane_limits_of
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, InvalidJob
 from headrace.runtime.jobs.encryption import is_same_call
@@ -41,7 +41,14 @@ class JobInserts(Protocol):
     def engine(self) -> Engine: ...
     def new_id(self) -> str: ...
     def new_job(
-        self, call: Call[Any], now: int, job_id: str | None = None, /
+        self,
+        call: Call[Any],
+        now: int,
+        job_id: str | None = None,
+        after: Sequence[str] = (),
+        policy: Policy | None = None,
+        limits: Sequence[Limit] = (),
+        /,
     ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]: ...
     def insert_graph(self, graph: GraphInsert) -> list[Job[Any]]: ...
 
@@ -63,15 +70,25 @@ class Children:
                 options["concurrency_key"] = name
         return options
 
-    def draft(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
+    def draft(
+        self, call: Call[Any], parent: str, now: int, after: Sequence[str] = (), limits: Sequence[Limit] = ()
+    ) -> tuple[Job[Any], NewJob, list[Dependency]]:
         """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
-        new, edges = self._child_of(call, parent, now, self._inserts.new_id())
+        new, edges = self._child_of(call, parent, now, self._inserts.new_id(), after, limits)
         graph = graph_insert([new], edges)
         return Job(self._inserts.services, graph.new_jobs[0]), graph.new_jobs[0], graph.edges
 
-    def submit(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
+    def submit(
+        self,
+        call: Call[Any],
+        parent: str,
+        now: int,
+        job_id: str,
+        after: Sequence[str] = (),
+        limits: Sequence[Limit] = (),
+    ) -> Job[Any]:
         """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
-        new, edges = self._child_of(call, parent, now, job_id)
+        new, edges = self._child_of(call, parent, now, job_id, after, limits)
         rows = self._rows(parent, new.id)
         if parent not in rows:
             raise InvalidJob(
@@ -132,7 +149,13 @@ class Children:
         return Job(services, found), is_same_call(services.cipher, found, new)
 
     def _new(
-        self, call: Call[Any], now: int, what: str, job_id: str | None = None
+        self,
+        call: Call[Any],
+        now: int,
+        what: str,
+        job_id: str | None = None,
+        after: Sequence[str] = (),
+        limits: Sequence[Limit] = (),
     ) -> tuple[NewJob, Sequence[Dependency]]:
         options = call.options
         if options.connection is not UNSET:
@@ -140,13 +163,15 @@ class Children:
         if options.parent not in (UNSET, None):
             raise InvalidJob(f"{what}: no other job can wait for it; leave parent out")
         with around(self._inserts.hooks, [call]) as ([changed], _):
-            new, rule, edges = self._inserts.new_job(changed, now, job_id)
+            new, rule, edges = self._inserts.new_job(changed, now, job_id, after, None, limits)
         if rule is not None:
             raise not_itself(call)
         return new, edges
 
-    def _child_of(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
-        new, edges = self._new(call, now, "spawn", job_id)
+    def _child_of(
+        self, call: Call[Any], parent: str, now: int, job_id: str, after: Sequence[str], limits: Sequence[Limit]
+    ) -> tuple[NewJob, list[Dependency]]:
+        new, edges = self._new(call, now, "spawn", job_id, after, limits)
         if any(edge.parent == parent for edge in edges):
             raise InvalidJob(
                 f"spawn: job {parent} waits for the jobs it spawns, so they can't wait for it: "

@@ -68,6 +68,8 @@ def _resolved(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         raise InvalidJob("index: set it for the task, with @app.task(index=...)", field="index")
     if overrides.keep_logs is not UNSET:
         raise InvalidJob("keep_logs: set it for the task, with @app.task(keep_logs=...)", field="keep_logs")
+    if overrides.interrupt is not UNSET:
+        raise InvalidJob("interrupt: set it for the task, with @app.task(interrupt=...)", field="interrupt")
     if overrides.batch is not UNSET or overrides.within is not UNSET:
         raise InvalidJob("batch and within: set them for the task, with @app.task(batch=...)", field="batch")
     if overrides.rules() != TaskRules():

@@ -44,6 +44,8 @@ class Attempt:
         "deadline",
         "ended",
         "error",
+        "interrupt",
+        "is_interrupted",
         "lease",
         "lost",
         "outcome",
@@ -72,6 +74,8 @@ class Attempt:
         self.thread: int | None = None
         self.error: BaseException | None = None  # what the task raised
         self.abort: Callable[[str], Any] | None = None
+        self.interrupt: Callable[[], bool] | None = None  # raises inside the task; False if its function is over
+        self.is_interrupted = False  # at its timeout
         self.trace: Traced | None = None
         self.batch: Batch | None = None
 

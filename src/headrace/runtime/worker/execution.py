@@ -22,7 +22,7 @@ from headrace.core.jobs.steps import Suspended
 from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.failure import delay_after, outcome_after, outcome_requested
 from headrace.core.tasks.retry import Delay, Retry, from_policy
-from headrace.errors import CorruptPayload, InvalidJob
+from headrace.errors import CorruptPayload, InvalidJob, JobInterrupted, JobTimeout
 from headrace.runtime.jobs.job import LOST_RESULT
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Tracer
@@ -49,6 +49,7 @@ class RunSpec(Struct, frozen=True):
     cipher: Cipher | None = None
     tracer: Tracer | None = None
     batch: BatchLimits | None = None
+    interrupt: float = 0.0  # the seconds to end in after an interrupt; 0 for a task that is not interrupted
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments decoded for the task, or CorruptPayload."""
@@ -129,7 +130,8 @@ def own_frames(tb: TracebackType | None) -> TracebackType | None:
 
 
 def is_worker_frame(frame: FrameType | None) -> bool:
-    return frame is not None and frame.f_globals.get("__package__") == __package__
+    package = "" if frame is None else frame.f_globals.get("__package__") or ""
+    return package == __package__ or package.startswith(f"{__package__}.")
 
 
 def _clean(text: str, longest: int) -> str:
@@ -203,6 +205,7 @@ class RunSpecs:
             self.cipher,
             task.submits.tracer,
             task.batch,
+            _first(own.interrupt, 0) / 1000,
         )
 
     def _seconds(self, ms: Any) -> float | None:
@@ -220,8 +223,17 @@ def run_inline(plan: RunSpec, claim: Claim, call: Callable[..., Any], now: Calla
     try:
         args, kwargs = plan.arguments(claim)
         return plan.success(claim, call(*args, **kwargs), now())
-    except (Exception, Suspended, BaseExceptionGroup) as error:
-        return outcome_of_error(plan, claim, error, now)
+    except (Exception, Suspended, BaseExceptionGroup, JobInterrupted) as error:
+        return outcome_of_error(plan, claim, as_failure(plan, error), now)
+
+
+def timeout_error(plan: RunSpec) -> JobTimeout:
+    return JobTimeout(f"the attempt ran longer than its timeout of {plan.timeout or 0.0:g} s")
+
+
+def as_failure(plan: RunSpec, error: BaseException) -> BaseException:
+    """The error to record: the interruption of a task at its timeout is a JobTimeout."""
+    return timeout_error(plan).with_traceback(error.__traceback__) if isinstance(error, JobInterrupted) else error
 
 
 def outcome_of_error(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:

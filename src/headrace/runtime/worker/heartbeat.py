@@ -23,10 +23,10 @@ from headrace.runtime.process.memory import resident_megabytes
 from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.process.stacks import frame_of
 from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
-from headrace.runtime.worker.event_loop import EventLoop
-from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error
+from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error, timeout_error
+from headrace.runtime.worker.runners.event_loop import EventLoop
+from headrace.runtime.worker.runners.threads import Threads
 from headrace.runtime.worker.state import WorkerState
-from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
 
@@ -217,8 +217,9 @@ class Heartbeat:
     # -- runs that must end
 
     def _time_out(self, run: Attempt) -> None:
-        limit = run.plan.timeout or 0.0
-        error = JobTimeout(f"the attempt ran longer than its timeout of {limit:g} s")
+        if self._is_interrupted(run):
+            return
+        error = timeout_error(run.plan)
         where = self._where(run)
         if where:
             error.add_note(f"Its stack at the timeout:\n{where}")
@@ -227,6 +228,21 @@ class Heartbeat:
             threading.Thread(target=self._record_timeout, args=(run, error), daemon=True).start()
         else:
             self._record_timeout(run, error)
+
+    def _is_interrupted(self, run: Attempt) -> bool:
+        """Interrupt the task of a run that may have some more seconds to end in; False if it has had them."""
+        interrupt = run.interrupt
+        if interrupt is None or run.is_interrupted:
+            return False
+        run.is_interrupted = True
+        run.context.note_timeout()
+        if not interrupt():
+            return False
+        run.deadline = time.monotonic() + run.plan.interrupt
+        text = "job %s (%s): %s; it is interrupted, and has %g s to end"
+        extra = {**run.about, "event": "job.interrupted"}
+        log.warning(text, run.claim.id, run.claim.task, timeout_error(run.plan), run.plan.interrupt, extra=extra)
+        return True
 
     def _record_timeout(self, run: Attempt, error: JobTimeout) -> None:
         extra = {**run.about, "event": "job.timed_out"}

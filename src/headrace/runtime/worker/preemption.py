@@ -15,8 +15,8 @@ from headrace.core.jobs.records import JobRow
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.heartbeat import end_run
+from headrace.runtime.worker.runners.threads import Threads
 from headrace.runtime.worker.state import WorkerState
-from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
 

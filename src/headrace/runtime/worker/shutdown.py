@@ -13,8 +13,8 @@ from headrace.engines.protocol.core import Bell
 from headrace.errors import EngineUnavailable
 from headrace.runtime.worker.exchange import WorkerExchange
 from headrace.runtime.worker.heartbeat import release_runs
+from headrace.runtime.worker.runners.threads import Threads
 from headrace.runtime.worker.state import WorkerState
-from headrace.runtime.worker.threads import Threads
 from headrace.runtime.worker.wait_for_store import OUTAGE_FIRST
 
 log = logging.getLogger("headrace.worker")

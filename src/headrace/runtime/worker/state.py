@@ -18,6 +18,7 @@ from headrace.core.codec.encryption import Cipher
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.core import WorkerLiveness
+from headrace.engines.shared.shield import shielded
 from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.process.liveness import ThreadLiveness
@@ -249,6 +250,7 @@ class WorkerState:
 
     # -- what runs report
 
+    @shielded
     def note(self, note: JobNote) -> None:
         if note.level == STREAM:
             self.streams.add(note)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from headrace.core.codec.encryption import Cipher
 from headrace.core.events.stream import WRITE_EVERY, line_note, size_of
 from headrace.core.jobs.records import JobNote, Lease
+from headrace.engines.shared.shield import shielded
 from headrace.runtime.jobs.encryption import encrypted_note
 
 ROOM = 524_288  # bytes of one run that may wait for the store before its writer does
@@ -52,6 +53,7 @@ class StreamBuffer:
         if is_first and time.monotonic() >= run.due:
             self._ring()
 
+    @shielded
     def has_room(self, lease: Lease, wait: float) -> bool:
         """Whether this run may add more; waits for it at most so many seconds."""
         run = self._runs.get(lease)

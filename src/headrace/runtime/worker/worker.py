@@ -35,18 +35,18 @@ from headrace.runtime.process.memory import needs_recycling
 from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.process.worker_id import new_worker_id, settings_text, worker_row
 from headrace.runtime.schedules.scheduler import Scheduler
-from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.events import WITHIN, WorkerEvents
 from headrace.runtime.worker.exchange import STALLED, WorkerExchange
 from headrace.runtime.worker.execution import RunSpecs
 from headrace.runtime.worker.heartbeat import Heartbeat
 from headrace.runtime.worker.idle import IdleState
 from headrace.runtime.worker.preemption import preempt, run_to_preempt
-from headrace.runtime.worker.sandbox import Sandboxes
+from headrace.runtime.worker.runners.event_loop import EventLoop
+from headrace.runtime.worker.runners.sandbox import Sandboxes
+from headrace.runtime.worker.runners.threads import Threads
 from headrace.runtime.worker.shutdown import stop_at_exit, wind_down
 from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.status_events import StatusEvents
-from headrace.runtime.worker.threads import Threads
 from headrace.runtime.worker.wait_for_store import OUTAGE_LONGEST, Outage, await_store
 from headrace.runtime.worker.worker_scope import WorkerScope
 

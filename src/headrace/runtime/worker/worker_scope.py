@@ -22,6 +22,7 @@ from headrace.errors import ConfigError
 from headrace.runtime.context.current_job import current_jobs
 from headrace.runtime.jobs.hooks import Hook, Hooks, Provider, takes
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.worker.runners.interruption import interruptible
 
 log = logging.getLogger("headrace.worker")
 
@@ -90,9 +91,11 @@ class WorkerScope:
             needs = self._needs_of(task)
         except ConfigError as error:
             return functools.partial(_raise, error)  # it fails the job, not the worker
+        # Hooks and providers are not interrupted: other jobs may wait for what they make.
+        function = interruptible(task.function) if task.options.interrupt and not task.is_async else task.function
         if not needs and not self._hooks.attempt:
-            return task.function
-        attempt = functools.partial(self._attempt, function=task.function, needs=needs)
+            return function
+        attempt = functools.partial(self._attempt, function=function, needs=needs)
         if task.is_async:
             return lambda *args, **kwargs: attempt(self._on_loop, args=args, kwargs=kwargs)
         return lambda *args, **kwargs: _finish(attempt(_InThread(self._run_coroutine), args=args, kwargs=kwargs))

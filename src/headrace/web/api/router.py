@@ -13,6 +13,7 @@ from headrace.web.api.openapi import document
 from headrace.web.api.resources import (
     alert_channels,
     alerts,
+    breakers,
     dead,
     events,
     flows,
@@ -35,6 +36,7 @@ TABLES: tuple[Table, ...] = (
     questions.table,
     queues.table,
     queues.tasks,
+    breakers.table,
     workers.table,
     schedules.table,
     flows.table,

@@ -8,6 +8,7 @@ import click
 
 from headrace.cli import job_view
 from headrace.cli.commands.jobs.actions import cancel, delete, fork, promote, retry, update
+from headrace.cli.commands.jobs.replay import replay
 from headrace.cli.commands.jobs.stream import stream
 from headrace.cli.commands.retention.archive import NO_ARCHIVE
 from headrace.cli.find_job import job_of
@@ -157,7 +158,7 @@ def _print_lines(job: Job[Any], lines: list[LogEntry]) -> bool:
     return bool(lines)
 
 
-for command in (list_jobs, show, history, logs, stream, cancel, retry, promote, delete, update, fork):
+for command in (list_jobs, show, history, logs, stream, cancel, retry, promote, delete, update, fork, replay):
     jobs.add_command(command)
 
 

@@ -5,8 +5,9 @@ FROM jsonb_array_elements(:o::jsonb) AS o(value)
 WHERE job.{has_id o.id} AND job.version = o.version + 1 AND jsonb_typeof(o.value) = 'array'
   AND lower(job.state) = 'scheduled'
   AND (SELECT count(*) FROM headrace_steps AS step
-       WHERE step.job = job.seq AND step.kind = 'event' AND step.name = o.awaits
-         AND step.number = o.awaited_number) > 0;
+       JOIN jsonb_array_elements(o.awaits::jsonb) AS event
+         ON step.name = event ->> 0 AND step.number = (event ->> 1)::bigint
+       WHERE step.job = job.seq AND step.kind = 'event') > 0;
 
 -- name: delete_steps
 DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(

@@ -25,8 +25,8 @@ FROM headrace_jobs WHERE seq = :seq;
 -- name: events_so_far
 SELECT coalesce(max(number), 0) FROM headrace_steps WHERE job = :seq AND kind = 'event' AND name = :name;
 
--- name: is_suspended
-SELECT count(*) FILTER (WHERE state = 'scheduled' AND reason = :reason) FROM headrace_jobs WHERE seq = :seq;
+-- name: scheduled_because
+SELECT max(reason) FILTER (WHERE state = 'scheduled') FROM headrace_jobs WHERE seq = :seq;
 
 -- name: wake
 UPDATE headrace_jobs SET state = 'pending', {next_version :now}, run_at = :now, reason = NULL,

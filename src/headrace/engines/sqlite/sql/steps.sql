@@ -4,8 +4,9 @@ UPDATE headrace_jobs SET state = 'pending', run_at = :now, reason = NULL,
 FROM json_each(:o) AS o
 WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version + 1 AND headrace_jobs.state = 'scheduled'
   AND EXISTS (SELECT 1 FROM headrace_steps AS step
-              WHERE step.job = headrace_jobs.seq AND step.kind = 'event' AND step.name = o.awaits
-                AND step.number = o.awaited_number);
+              JOIN json_each(o.awaits) AS event
+                ON step.name = event.value ->> 0 AND step.number = event.value ->> 1
+              WHERE step.job = headrace_jobs.seq AND step.kind = 'event');
 
 -- name: delete_steps
 DELETE FROM headrace_steps WHERE job IN (SELECT value FROM json_each(:seqs));

@@ -7,6 +7,7 @@ from headrace.web.pages.views import (
     alert_channels,
     alert_rules,
     alerts,
+    breakers,
     dead,
     dead_letter,
     enqueue,
@@ -50,6 +51,7 @@ VIEWS: list[View] = [
 ACTIONS: list[Action] = [
     *queues.ACTIONS,
     *tasks.ACTIONS,
+    *breakers.ACTIONS,
     *workers.ACTIONS,
     *jobs.ACTIONS,
     *enqueue.ACTIONS,

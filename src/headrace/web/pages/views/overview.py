@@ -22,6 +22,7 @@ from headrace.web.pages.job_view import JobSummary, summaries
 from headrace.web.pages.page_cache import totals
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
+from headrace.web.pages.views.breakers import failed_breakers
 
 RECENT = 8
 _MAX_SHOWN = 3  # warnings that are visible at once
@@ -138,6 +139,9 @@ def warnings(
     covered = {(alert.rule, alert.labels.get("queue")) for alert in firing}
     served = [stats for stats in queues if ("no_worker", stats.queue) not in covered]
     yield from _worker_warnings(request, served, workers)
+    for breaker in failed_breakers(request):
+        if breaker.state == "open":
+            yield OverviewWarning(text=f"Breaker {breaker.name} is {breaker.summary}.", link=request.url("/tasks"))
     growth = growing(request)
     for stats in queues:
         link = request.url(f"/queues/{stats.queue}")

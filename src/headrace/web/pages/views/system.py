@@ -21,6 +21,7 @@ _MAX_AGE = 15.0  # seconds; the doctor is slow in a large store
 _PAGES_BY_CODE = {
     "alert": "/alerts",
     "archive": "/lifecycle",
+    "breaker": "/tasks",
     "channel": "/alerts",
     "dead": "/dead",
     "nearly": "/lifecycle",

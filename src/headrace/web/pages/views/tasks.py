@@ -1,4 +1,4 @@
-"""The list of tasks; one task: its numbers, failures, jobs, rules and actions."""
+"""The list of tasks, with circuit breakers that failed; one task: its numbers, failures, jobs, rules and actions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from headrace.web.pages.forms import form_fields, given_rules
 from headrace.web.pages.job_view import summaries
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
+from headrace.web.pages.views.breakers import failed_breakers
 from headrace.web.pages.views.queues import top_failures
 
 _MAX_JOBS = 10
@@ -31,6 +32,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "all": 0 if found is None else len(found),
         "limits_of": limits_of,
         "batch_text": batch_text,
+        "breakers": failed_breakers(request),
         "topics": ("job", "worker"),
     }
 

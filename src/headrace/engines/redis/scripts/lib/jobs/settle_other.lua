@@ -36,8 +36,10 @@ end
 local function settle(member, record, o)
   local j = job_of(record)
   if not j then return nil end
-  if o.awaits and call('HEXISTS', steps_key(member), step_field('event', o.awaited_number, o.awaits)) == 1 then
-    o.state, o.run_at, o.reason = 'pending', now, nil -- the event it waits for came meanwhile
+  for _, event in ipairs(o.awaits or {}) do
+    if call('HEXISTS', steps_key(member), step_field('event', event[2], event[1])) == 1 then
+      o.state, o.run_at, o.reason = 'pending', now, nil -- it came meanwhile
+    end
   end
   if not o.quiet and o.event ~= 'succeed' then
     record_history(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,

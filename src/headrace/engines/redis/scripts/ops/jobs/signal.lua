@@ -20,7 +20,10 @@ end
 guard()
 put_step(member, $Step:head .. pack('event', name, number, now, value[1], value[2]), #known + 1)
 append_remark(member, j, now, 'event', name)
-local is_awaited = j.state == 'scheduled' and j.reason == reason
+local quoted = reason:sub(#$Text.AWAITING + 1)
+local is_awaited = j.state == 'scheduled' and j.reason ~= nil and (j.reason == reason
+  or j.reason:sub(1, #$Text.AWAITING) == $Text.AWAITING and j.reason:find($Text.OR, 1, true) ~= nil
+  and j.reason:find(quoted, 1, true) ~= nil) -- as is_woken_by in core/jobs/steps.py
 if is_awaited then
   record_history(member, j, now, 'promote_now', 'pending', detail, j.finished_at)
   move(member, j, now, function() j.state, j.run_at, j.rank, j.reason = 'pending', now, rank_at(j, now), nil end)

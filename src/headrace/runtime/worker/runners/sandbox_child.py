@@ -11,7 +11,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -24,6 +24,7 @@ from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
+from headrace.engines.shared.shield import shielded
 from headrace.errors import ConfigError, EngineUnavailable, InvalidJob
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.joined_steps import JoinedSteps
@@ -31,6 +32,11 @@ from headrace.runtime.context.logs import configure_child
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, run_inline
+from headrace.runtime.worker.runners.interruption import (
+    CoroutineInterruption,
+    SignalInterruption,
+    receive_interruptions,
+)
 from headrace.runtime.worker.worker_scope import WorkerScope
 
 _clock = SystemClock()
@@ -47,6 +53,7 @@ class SandboxTask(msgspec.Struct, frozen=True):
     now: int
     worker: str
     keep_logs: bool = False
+    interrupt: int | msgspec.UnsetType = msgspec.UNSET
     stream_limits: StreamLimits = StreamLimits()
 
 
@@ -63,6 +70,8 @@ class _Parent:
         self.largest = 0
         self.stream_limits = StreamLimits()
         self.worker = ""
+        self.interruption: tuple[Lease, Callable[[], bool]] | None = None  # of the job that runs
+        self.over_time: Lease | None = None  # of the job that was to be interrupted last
 
     def listen(self) -> None:
         """Read the worker's messages. Exit when the worker is gone."""
@@ -74,15 +83,30 @@ class _Parent:
                     self.deliveries.put(msgspec.json.decode(body, type=SandboxTask))
                 elif kind == b"Q":
                     self.deliveries.put(None)
+                elif kind == b"T":
+                    self._interrupt(msgspec.json.decode(body, type=Lease))
                 else:
                     self._answers.put((kind, body))
         end_group(os.getpid())
         os._exit(1)
 
+    def _interrupt(self, lease: Lease) -> None:
+        self.over_time = lease
+        if self.interruption is not None and self.interruption[0] == lease:
+            self.interruption[1]()
+
+    def interruptible(self, lease: Lease, interrupt: Callable[[], bool]) -> None:
+        """The job of this lease runs now, and is interrupted by this call."""
+        self.interruption = (lease, interrupt)
+        if self.over_time == lease:  # since before the line above
+            interrupt()
+
+    @shielded
     def send(self, kind: bytes, body: bytes = b"") -> None:
         with self._sending:
             self._pipe.send_bytes(kind + body)
 
+    @shielded
     def request(self, kind: bytes, body: bytes = b"") -> bytes:
         """Send a request and wait for its answer; threads of the job do so one after the other."""
         with self._requesting:
@@ -138,6 +162,7 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
     # Ctrl-C reaches the whole group; the worker decides what to do with the job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    receive_interruptions()
     parent = _Parent(pipe)
     threading.Thread(target=parent.listen, daemon=True).start()
     while (delivery := parent.deliveries.get()) is not None:
@@ -174,19 +199,32 @@ def _run(delivery: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> O
     context = JobContext(delivery.claim, deadline, parent)
     token = current.set(context)
     try:
-        return context.enclosed(
-            run_inline(plan, delivery.claim, _blocking(plan, is_hooked=function is not task.function), parent.now)
-        )
+        if task.is_async:
+            cancellation = CoroutineInterruption()
+            call = _blocking(plan, cancellation, is_hooked=function is not task.function)
+            parent.interruptible(delivery.claim.lease, _noting(context, cancellation.interrupt))
+            return context.enclosed(run_inline(plan, delivery.claim, call, parent.now))
+        interruption = SignalInterruption()
+        with interruption.installed():
+            parent.interruptible(delivery.claim.lease, _noting(context, interruption.interrupt))
+            return context.enclosed(run_inline(plan, delivery.claim, plan.function, parent.now))
     finally:
+        parent.interruption = None
         current.reset(token)
 
 
-def _blocking(plan: RunSpec, *, is_hooked: bool) -> Any:
-    if not plan.task.is_async:
-        return plan.function
+def _noting(context: JobContext, interrupt: Callable[[], bool]) -> Callable[[], bool]:
+    def call() -> bool:
+        context.note_timeout()
+        return interrupt()
+
+    return call
+
+
+def _blocking(plan: RunSpec, cancellation: CoroutineInterruption, *, is_hooked: bool) -> Any:
     # The values that hooks made stay on their event loop; other tasks get a loop of their own each time.
     run = _run_on_loop if is_hooked else asyncio.run
-    return lambda *args, **kwargs: run(plan.function(*args, **kwargs))
+    return lambda *args, **kwargs: run(cancellation.run(plan.function(*args, **kwargs)))
 
 
 _scopes: dict[Hooks, WorkerScope] = {}
@@ -208,7 +246,11 @@ def _find(delivery: SandboxTask) -> Task[..., Any, Any]:
         raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
     found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
     found = getattr(found, "headrace_task", found)  # the task behind that of another API, such as contrib.celery's
-    return found if isinstance(found, Task) else Task(found, name, Options(keep_logs=delivery.keep_logs), _NoApp())
+    return (
+        found
+        if isinstance(found, Task)
+        else Task(found, name, Options(keep_logs=delivery.keep_logs, interrupt=delivery.interrupt), _NoApp())
+    )
 
 
 class _NoApp:

@@ -25,7 +25,7 @@ from headrace.runtime.context.logs import config_for_child
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_outcome
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.execution import outcome_of_error
-from headrace.runtime.worker.sandbox_child import SandboxTask, end_group, serve
+from headrace.runtime.worker.runners.sandbox_child import SandboxTask, end_group, serve
 
 log = logging.getLogger("headrace.sandbox")
 _CHECK_EVERY = 1.0
@@ -54,6 +54,7 @@ class Sandbox:
         self._process.start()
         child_pipe.close()
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._run: Attempt | None = None
         self.reason: str | None = None
 
@@ -62,6 +63,8 @@ class Sandbox:
         with self._lock:
             self._run = run
         run.abort = functools.partial(self._kill_during, run)
+        if run.plan.interrupt:
+            run.interrupt = functools.partial(self._interrupt_during, run)
         try:
             if run.context.cancel_requested:
                 raise _EndedEarly
@@ -72,7 +75,7 @@ class Sandbox:
 
     def _exchange_messages(self, run: Attempt) -> Outcome:
         """Send the job, and forward its notes and renewals until its outcome arrives."""
-        self._pipe.send_bytes(b"J" + msgspec.json.encode(_sandbox_task(run)))
+        self._send(b"J" + msgspec.json.encode(_sandbox_task(run)))
         while True:
             # Not only at the pipe's end: a process that the job started may hold the pipe open after the job has died.
             while not self._pipe.poll(_CHECK_EVERY):
@@ -89,11 +92,26 @@ class Sandbox:
             if kind == b"N":
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
-                self._pipe.send_bytes(b"a" + (b"true" if run.context.still_held() else b"false"))
+                self._send(b"a" + (b"true" if run.context.still_held() else b"false"))
             elif kind in (b"S", b"K"):
-                self._pipe.send_bytes(_answer(run, kind, body))
+                self._send(_answer(run, kind, body))
             elif kind == b"E":
                 raise ConfigError(body.decode())
+
+    def _send(self, message: bytes) -> None:
+        with self._sending:
+            self._pipe.send_bytes(message)
+
+    def _interrupt_during(self, run: Attempt) -> bool:
+        """Ask the child to raise JobInterrupted in the job; False if it is over, or the child does not read."""
+        with self._lock, contextlib.suppress(OSError):  # the child has died
+            if self._run is run and self._sending.acquire(blocking=False):
+                try:
+                    self._pipe.send_bytes(b"T" + msgspec.json.encode(run.lease))
+                finally:
+                    self._sending.release()
+                return True
+        return False
 
     def _kill_during(self, run: Attempt, reason: str) -> None:
         # A late kill would hit the next job of this process.
@@ -165,6 +183,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         run.context.step_store.now(),
         run.context.worker,
         plan.task.options.keep_logs is True,
+        plan.task.options.interrupt,
         run.context.stream_limits,
     )
 

@@ -1,7 +1,8 @@
 """Runs `def` tasks in threads of this process, and passes `isolation="process"` tasks to a sandbox.
 
 Threads start on demand and take claims from the shared deque, so no job waits behind another. A thread past its timeout
-can't be stopped: its result is fenced off, another thread replaces it, and it ends when its function returns.
+can't be stopped: its result is fenced off, another thread replaces it, and it ends when its function returns. Before
+that, a task with `interrupt` gets an exception.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import logging
 import threading
 from typing import Any
 
-from headrace.core.jobs.outcomes import fail
+from headrace.core.jobs.outcomes import fail, release
 from headrace.core.jobs.records import ErrorInfo, Outcome
+from headrace.errors import JobTimeout
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.tracing import Traced
-from headrace.runtime.worker.attempt import Attempt, Batch
+from headrace.runtime.worker.attempt import Attempt, Batch, Stage
 from headrace.runtime.worker.batch_call import BatchCall
-from headrace.runtime.worker.execution import outcome_of_error
-from headrace.runtime.worker.sandbox import Sandboxes
+from headrace.runtime.worker.execution import as_failure, outcome_of_error
+from headrace.runtime.worker.runners.interruption import Interruption, can_interrupt
+from headrace.runtime.worker.runners.sandbox import Sandboxes
 from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.tracing import link_predecessors
 
@@ -163,15 +166,34 @@ class Threads:
             return self._perform(run)
 
     def _perform(self, run: Attempt) -> Outcome:
-        worker_state, claim, plan = self._worker_state, run.claim, run.plan
+        worker_state, plan = self._worker_state, run.plan
         if plan.isolation == "process":
             return self._sandboxes.perform(run, worker_state.now)
         run.thread = threading.get_ident()
         current.set(run.context)
+        return self._called(run) if not plan.interrupt else self._called_interruptibly(run)
+
+    def _called_interruptibly(self, run: Attempt) -> Outcome:
+        if not can_interrupt():
+            return self._called(run)
+        interruption = Interruption()
+        with interruption.installed():
+            run.interrupt = interruption.interrupt
+            run.abort = lambda reason: interruption.interrupt()
+            if run.context.cancel_requested:  # since before the line above
+                interruption.interrupt()
+            outcome = self._called(run)
+        if run.stage is Stage.ABANDONED and isinstance(run.error, JobTimeout):  # it was interrupted
+            return release(run.claim, "its lease was lost", self._worker_state.now())
+        return outcome
+
+    def _called(self, run: Attempt) -> Outcome:
+        worker_state, claim, plan = self._worker_state, run.claim, run.plan
         try:
             args, kwargs = plan.arguments(claim)
             return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
-        except BaseException as error:  # SystemExit of a task must not end the worker
+        except BaseException as raised:  # SystemExit of a task must not end the worker
+            error = as_failure(plan, raised)
             run.error = error
             return run.context.enclosed(outcome_of_error(plan, claim, error, worker_state.now))
 

@@ -1,0 +1,3 @@
+"""Where tasks run: threads, the event loop of the worker, processes of their own."""
+
+from __future__ import annotations
