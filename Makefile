@@ -21,7 +21,7 @@ help: ## list the targets
 	@echo
 	@echo "  PYTHON=/path/to/python3   the interpreter for a new $(VENV)"
 	@echo "  ARGS=\"...\"                passed on to pytest, headrace demo or bench"
-	@echo "  JOBS=0                    one test after the other, in one process; without it, as many processes as cores"
+	@echo "  JOBS=0                    one test after the other, in one process; without it, one process more than cores"
 	@echo "  HEADRACE_TEST_ENGINES=... the engines to test, such as sqlite,redis; without it all of them"
 	@echo "  HEADRACE_TEST_BROWSER=... the browser to test the dashboard in; none: do without these tests"
 
@@ -64,7 +64,7 @@ lint: $(STAMP) ## format, lint, types and the floors of the architecture
 	  echo "lint: some files are not formatted; 'make format' formats them" >&2; \
 	  $(BIN)/ruff format --check .; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary src $(wildcard tests) $(wildcard bench)
+	@$(BIN)/mypy --strict --no-error-summary --num-workers auto src $(wildcard tests) $(wildcard bench)
 	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$out"; exit 1; }
 	@echo "lint: clean"
 

@@ -6,6 +6,7 @@ A test that uses `engine_name`, by whatever fixture, runs once for each engine o
 - `slow`: it belongs to `make test-slow`; with `slow_on("postgres")`, on this engine. Above the seam, which the
   conformance suite has proven, every engine but the first is slow: what meets it in a way of its own says
   `every_engine`.
+- Of a conformance test with many cases, all but the first are slow on PostgreSQL: SQLite runs the same statements.
 - `needs("dead_letters")`: of an engine more than the core; an engine that has less leaves the test out.
 - `timed`: it measures time, and so runs alone, after the others.
 """
@@ -41,7 +42,9 @@ from tests.support.engines import (
     read_events_past_other_tests,
 )
 
-CORE = Path(__file__).parent / "conformance" / "core"  # the toy engine proves that these need only the core
+CONFORMANCE = Path(__file__).parent / "conformance"
+CORE = CONFORMANCE / "core"  # the toy engine proves that these need only the core
+LIKE_SQLITE = ("postgres", "toy")  # PostgreSQL runs the same statements, and the toy the same rules
 ABOVE_THE_SEAM = [Path(__file__).parent / folder for folder in ("runtime", "faults", "surfaces")]
 
 # The same examples and the same storms in every run: a change that is taken in passes tomorrow, too.
@@ -63,6 +66,13 @@ sys.modules["uvloop"] = None  # type: ignore[assignment]  # as if it were not in
 
 copy_tables_into_memory_stores()
 read_events_past_other_tests()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: it works while another one waits for a server, or for time to pass."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (usable or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -119,6 +129,20 @@ def _runs_only_timed(config: pytest.Config) -> bool:
 
 def _leaves_out_slow(config: pytest.Config) -> bool:
     return config.option.markexpr in ("not slow and timed", "not slow and not timed")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the tests that the command does not ask for are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a conformance test with many cases, all but the first are slow on an engine that is like SQLite."""
+    seen = set()
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.is_relative_to(CONFORMANCE):
+            parameters = item.callspec.params if hasattr(item, "callspec") else {}
+            engine = parameters.get("engine_name")
+            if engine in LIKE_SQLITE and "sqlite" in KINDS and len(parameters) > 1:
+                if (case := (item.parent, item.originalname, engine)) in seen:
+                    item.add_marker(pytest.mark.slow)
+                seen.add(case)
 
 
 def pytest_collection_finish() -> None:

@@ -184,6 +184,7 @@ def test_sigterm_lets_jobs_finish_and_burns_no_attempt(fleet: SimpleNamespace, u
         assert app.workers() == []
 
 
+@pytest.mark.slow
 def test_a_second_signal_hurries_and_gives_the_job_back(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
@@ -225,6 +226,7 @@ def test_workers_stop_when_their_supervisor_is_killed(fleet: SimpleNamespace, ur
         eventually(lambda: app.workers() == [], what="the workers' own end")
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_drains_supervised_workers_and_does_not_hurry_them(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_storm_of_kills_repeats_no_step_that_was_stored(
         assert kills >= 4, "a kill hit nobody"
 
 
+@pytest.mark.slow
 def test_jobs_whose_workers_are_killed_ask_each_question_until_it_is_answered_once(
     fleet: SimpleNamespace, url: str, chance: random.Random
 ) -> None:
@@ -151,6 +152,7 @@ def test_jobs_whose_workers_are_killed_are_undone_once_and_in_reverse_order(
                 assert 1 <= traces(tmp_path).count(name) <= claims, "only a kill repeats a compensation"
 
 
+@pytest.mark.slow
 @pytest.mark.engines("sqlite", "postgres")
 def test_writes_in_the_transaction_of_a_step_are_there_exactly_once_though_workers_are_killed(
     fleet: SimpleNamespace, url: str, chance: random.Random

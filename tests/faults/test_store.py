@@ -144,6 +144,7 @@ def test_lost_replies_lose_no_job_and_accept_no_result_twice(url: str, monkeypat
             assert job.refresh().row.lease_until is None
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_forward_costs_an_attempt_but_no_job(url: str) -> None:
     clock = VirtualClock()
     with Headrace(url, clock=clock, lease=30, heartbeat=0.2) as app:

@@ -75,7 +75,7 @@ HOT: dict[str, set[str]] = {
     "export_history": {"history_job"},
     "export_logs": {"logs_job"},
     **dict.fromkeys(["lock_leased", "lock_open", "import_steps"], BY_ID),
-    **dict.fromkeys(["record_step", "is_suspended", "wake"], BY_NUMBER),
+    **dict.fromkeys(["record_step", "scheduled_because", "wake"], BY_NUMBER),
     **dict.fromkeys(["events_so_far", "export_steps", "delete_steps"], BY_STEP),
     "delete_steps_of_completed": BY_NUMBER | BY_STEP,
     **dict.fromkeys(["steps", "wake_if_come"], BY_ID | BY_STEP),

@@ -43,7 +43,7 @@ from headrace.core.jobs.records import (
     WorkerRow,
 )
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, State, Trigger, is_legal, sources
-from headrace.core.jobs.steps import Step, awaiting
+from headrace.core.jobs.steps import Step, is_woken_by
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, results_of
 from headrace.engines.shared.decisions import actor_suffix, movable_states, position, state_after
 from headrace.errors import DuplicateJob, UnsupportedByEngine
@@ -244,8 +244,8 @@ class MemoryEngine:
             worker=None if outcome.finished_at is None else job.worker,
             **({} if outcome.run_at is None else _times(job, outcome.run_at)),
         )
-        came = [(step.kind, step.name, step.number) for step in self._store.steps.get(job.id, ())]
-        if outcome.awaits is not None and ("event", outcome.awaits, outcome.awaited_number) in came:
+        came = [(step.name, step.number) for step in self._store.steps.get(job.id, ()) if step.kind == "event"]
+        if any(event in came for event in outcome.awaits or ()):
             self._store.jobs[job.id] = replace(job, state=State.PENDING, reason=None, **_times(job, outcome.at))
         return True
 
@@ -495,7 +495,7 @@ class MemoryQueries:
                 return False
             number = sum((step.kind, step.name) == ("event", name) for step in self._store.steps.get(job_id, ()))
             _save(self._store, job, Step("event", name, number + 1, at, value, checksum), at)
-            if job.state is State.SCHEDULED and job.reason == awaiting(name):
+            if job.state is State.SCHEDULED and is_woken_by(job.reason, name):
                 self._store.record(job, at, Trigger.PROMOTE_NOW, f"event {name!r} came", target=State.PENDING)
                 self._store.go(job, Trigger.PROMOTE_NOW, State.PENDING, **_times(job, at), reason=None)
                 self._store.ring("work")

@@ -75,6 +75,7 @@ def test_a_light_read_of_a_damaged_record_tells_what_is_left(redis_engine: Redis
     assert redis_engine.queries.get(["job"], light=True) == redis_engine.queries.get(["job"])
 
 
+@pytest.mark.slow
 @pytest.mark.engines("redis")
 def test_bytes_that_a_light_list_takes_out_of_redis(quiet_store: RedisEngine, quiet_redis: RedisServer) -> None:
     jobs = [new_job(f"j{n}", payload=LONG_CALL, checksum=codec.checksum(LONG_CALL)) for n in range(40)]

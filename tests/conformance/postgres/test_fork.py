@@ -121,6 +121,7 @@ engine.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("act", "heard"), [("just ends", False), ("uses it", True)])
 def test_a_child_that_ends_in_order_clears_up_only_what_is_its_own(
     store: StoreUnderTest, act: str, heard: bool

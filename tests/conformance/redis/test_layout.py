@@ -164,6 +164,7 @@ def test_every_index_is_right_after_every_move(
     check_sets(engine, inside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_every_index_is_right_after_a_long_mixed_life(redis_engine: RedisEngine, inside: Inside, seed: int) -> None:
     engine, chance, now = redis_engine, random.Random(seed), NOW
