@@ -109,6 +109,37 @@ def test_a_second_answer_is_refused_and_never_counts_for_the_next_question(app: 
     assert app.engine.document_store.get(KIND) == []
 
 
+@pytest.mark.parametrize("first", ["the deletion", "the next question"])
+def test_the_next_question_is_asked_while_the_one_before_is_deleted(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    job = asked(app, "twice")
+    store = type(app.engine.document_store)
+    put, deletions = store.put, list[Any]()
+
+    def put_in_this_order(self: Any, documents: Any, delete: Any = ()) -> bool:
+        if delete:
+            deletions.append(delete)
+            return True
+        due = [deletions.pop() for _ in deletions[:1]]
+        if first == "the next question":
+            stored = put(self, documents, delete)
+        for deletion in due:
+            put(self, (), deletion)
+        return stored if first == "the next question" else put(self, documents, delete)
+
+    with monkeypatch.context() as ordered:
+        ordered.setattr(store, "put", put_in_this_order)
+        app.questions.answer(job, True)
+        assert deletions, "the deletion is under way"
+        drain(app)
+        assert not deletions
+    assert app.questions.get(job).text == "And now?"
+    app.questions.answer(job, False)
+    drain(app)
+    assert job.result() == [True, False]
+
+
 def test_of_many_who_answer_at_once_one_is_heard(app: Headrace) -> None:
     job = asked(app, "twice")
     together, heard, refused = threading.Barrier(4), list[bool](), list[Exception]()

@@ -24,7 +24,9 @@ from headrace import (
     Worker,
     current_job,
 )
+from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.runners import interruption
+from headrace.runtime.worker.runners.sandbox import Sandbox
 from tests.runtime.jobs import shop
 from tests.support.gates import SOON, Gate, history_rows, running
 from tests.support.waiting import PATIENCE, eventually
@@ -394,6 +396,25 @@ def test_a_job_that_reports_in_a_process_leaves_its_pipe_usable(app: Headrace) -
             with pytest.raises(JobFailed, match="JobTimeout"):
                 task.enqueue().result(PATIENCE)
         assert probe.enqueue().result(PATIENCE) == pid
+
+
+def test_an_interrupt_that_comes_while_a_message_is_sent_follows_it(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = app.task(isolation="process", timeout=0.1, retry=0, interrupt=PATIENCE)(shop.report_until_interrupted)
+    probe = app.task(isolation="process")(shop.pid)
+    interrupt = Sandbox._interrupt_during
+
+    def during_a_message(self: Sandbox, run: Attempt) -> bool:
+        with self._sending:
+            return interrupt(self, run)
+
+    monkeypatch.setattr(Sandbox, "_interrupt_during", during_a_message)
+    with app.worker(concurrency=1):
+        pid = probe.enqueue().result(PATIENCE)
+        with pytest.raises(JobFailed, match="JobTimeout"):
+            task.enqueue().result(PATIENCE)
+        assert probe.enqueue().result(PATIENCE) == pid  # it was not killed
 
 
 @pytest.mark.parametrize("jobs", [20, pytest.param(400, marks=pytest.mark.slow)])

@@ -23,12 +23,15 @@ _BATCH = 500
 
 
 def announce(store: DocumentStore, job_id: str, step: Step) -> None:
-    """Store the record of a question, unless it exists. The next run that waits tries again after a conflict."""
-    stored = store.get(KIND, [job_id])
-    known = read(record_of, stored[0]) if stored else None
-    if known is None or (known.name, known.number) != (step.name, step.number):
+    """Store the record of a question, unless it exists. Whoever answers the one before may change it meanwhile."""
+    while True:
+        stored = store.get(KIND, [job_id])
+        known = read(record_of, stored[0]) if stored else None
+        if known is not None and (known.name, known.number) == (step.name, step.number):
+            return
         record = QuestionRecord(step.name, step.number, step.at, step.value or "")
-        store.put([document_of(job_id, record, stored[0].version if stored else 0)])
+        if store.put([document_of(job_id, record, stored[0].version if stored else 0)]):
+            return
 
 
 def open_questions(engine: Engine) -> Iterator[tuple[JobRow, QuestionRecord]]:

@@ -56,6 +56,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._run: Attempt | None = None
+        self._to_interrupt: Attempt | None = None
         self.reason: str | None = None
 
     def perform(self, run: Attempt) -> Outcome:
@@ -71,7 +72,7 @@ class Sandbox:
             return self._exchange_messages(run)
         finally:
             with self._lock:
-                self._run = None
+                self._run = self._to_interrupt = None
 
     def _exchange_messages(self, run: Attempt) -> Outcome:
         """Send the job, and forward its notes and renewals until its outcome arrives."""
@@ -101,17 +102,27 @@ class Sandbox:
     def _send(self, message: bytes) -> None:
         with self._sending:
             self._pipe.send_bytes(message)
+        self._send_interrupt()
 
     def _interrupt_during(self, run: Attempt) -> bool:
-        """Ask the child to raise JobInterrupted in the job; False if it is over, or the child does not read."""
-        with self._lock, contextlib.suppress(OSError):  # the child has died
-            if self._run is run and self._sending.acquire(blocking=False):
-                try:
+        """Ask the child to raise JobInterrupted in the job; False if it is over."""
+        with self._lock:
+            if self._run is not run:
+                return False
+            self._to_interrupt = run
+            with contextlib.suppress(OSError):  # the child has died
+                self._send_interrupt()
+            return True
+
+    def _send_interrupt(self) -> None:
+        """Send the request that is due. If another thread sends a message now, it sends this one afterwards."""
+        while (run := self._to_interrupt) is not None and self._sending.acquire(blocking=False):
+            try:
+                if self._to_interrupt is run:
+                    self._to_interrupt = None
                     self._pipe.send_bytes(b"T" + msgspec.json.encode(run.lease))
-                finally:
-                    self._sending.release()
-                return True
-        return False
+            finally:
+                self._sending.release()
 
     def _kill_during(self, run: Attempt, reason: str) -> None:
         # A late kill would hit the next job of this process.
