@@ -385,6 +385,7 @@ class OpenQuestion(TypedDict):
     task: str
     queue: str
     event: str
+    number: int
     text: str
     to: str | None
     answer: dict[str, Any]
@@ -396,6 +397,8 @@ class AnswerRequest(TypedDict):
     """The answer: a value of the type that the question's `answer` describes."""
 
     answer: Any
+    event: NotRequired[str | None]
+    number: NotRequired[int | None]
 
 
 class SignalRequest(TypedDict):

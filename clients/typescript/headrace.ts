@@ -380,6 +380,7 @@ export interface OpenQuestion {
   task: string;
   queue: string;
   event: string;
+  number: number;
   text: string;
   to: string | null;
   answer: Record<string, Json>;
@@ -390,6 +391,8 @@ export interface OpenQuestion {
 /** The answer: a value of the type that the question's `answer` describes. */
 export interface AnswerRequest {
   answer: Json;
+  event?: string | null;
+  number?: number | null;
 }
 
 /** The name of an event, and its data. */

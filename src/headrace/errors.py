@@ -203,9 +203,9 @@ class WebhookNotFound(NotFound):
 
 
 class QuestionNotFound(NotFound):
-    """This job asks no question now. `id` is the job's."""
+    """This job does not ask this question now. `id` is the job's."""
 
-    message = "job {!r} waits for no answer now; app.questions.list() lists the jobs that do"
+    message = "job {!r} does not wait for this answer; app.questions.list() lists what jobs ask"
 
 
 class BreakerNotFound(NotFound):

@@ -6,7 +6,7 @@ import builtins
 import itertools
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -32,18 +32,30 @@ _ANSWERING_MS = 60_000
 class OpenQuestion(Struct, frozen=True, kw_only=True):
     """A question that a job waits with.
 
-    `answer` is the JSON schema of the answer. `until` is when the wait times out, None without a timeout.
+    `event` and `number` tell it from other questions of the job: the number counts the events of this name. `answer`
+    is the JSON schema of the answer. `until` is when the wait times out, None without a timeout.
     """
 
     job: str
     task: str
     queue: str
     event: str
+    number: int
     text: str
     to: str | None
     answer: dict[str, Any]
     asked_at: datetime | None
     until: datetime | None
+
+
+class QuestionKey(NamedTuple):
+    """QuestionKey question of a job is answered: None stands for any."""
+
+    event: str | None = None
+    number: int | None = None
+
+    def is_of(self, record: QuestionRecord) -> bool:
+        return self.event in (None, record.name) and self.number in (None, record.number)
 
 
 class Questions:
@@ -75,20 +87,27 @@ class Questions:
             raise QuestionNotFound(row.id)
         return _open_question(row, stored.record, stored.question)
 
-    def answer(self, job: Job[Any] | str, data: Any, *, by: str | None = None) -> None:
-        """Answer the question of a job, once: QuestionNotFound if it asks nothing, or another person has answered.
+    def answer(self, question: OpenQuestion | Job[Any] | str, data: Any, *, by: str | None = None) -> None:
+        """Answer this question, or the one that this job asks now, once.
 
-        InvalidJob if the answer does not have the type that the task declared. `by` is recorded in `app.audit`.
+        QuestionNotFound if the job does not ask it, or another person has answered. InvalidJob if the answer does not
+        have the type that the task declared. `by` is recorded in `app.audit`.
         """
-        event = self.deliver(job, data, by)
+        if isinstance(question, OpenQuestion):
+            job_id, key = question.job, QuestionKey(question.event, question.number)
+        else:
+            job_id, key = _id_of(question), QuestionKey()
+        event = self.deliver(job_id, data, by, key)
         if by is not None:
-            self._audit().record(by, "questions.answer", _id_of(job), "done", {"event": event, "answer": data})
+            self._audit().record(by, "questions.answer", job_id, "done", {"event": event, "answer": data})
 
-    def deliver(self, job: Job[Any] | str, data: Any, by: str | None) -> str:
+    def deliver(self, job_id: str, data: Any, by: str | None, key: QuestionKey) -> str:
         """Answer without an entry in the audit trail, for surfaces that write their own; returns the event's name."""
-        services, job_id = self._services, _id_of(job)
+        services = self._services
         row, stored = self._stored(job_id)
         record, now = stored.record, services.clock.now()
+        if not key.is_of(record):
+            raise QuestionNotFound(job_id, "; it asks another question by now")
         if record.answered_at is not None and now - record.answered_at < _ANSWERING_MS:
             raise QuestionNotFound(job_id, f"; {record.answered_by or 'another person'} is answering it")
         if stored.question is not None:
@@ -126,6 +145,7 @@ def _open_question(row: JobRow, record: QuestionRecord, question: Question | Non
         task=row.task,
         queue=row.queue,
         event=record.name,
+        number=record.number,
         text=known.text,
         to=known.to,
         answer=known.answer,

@@ -99,7 +99,7 @@ def test_an_answer_of_another_type_is_refused_and_the_question_stays(app: Headra
 def test_a_second_answer_is_refused_and_never_counts_for_the_next_question(app: Headrace) -> None:
     job = asked(app, "twice")
     app.questions.answer(job, True)
-    with pytest.raises(QuestionNotFound, match="waits for no answer now"):
+    with pytest.raises(QuestionNotFound, match="does not wait for this answer"):
         app.questions.answer(job, False)
     drain(app)
     assert app.questions.get(job).text == "And now?"
@@ -107,6 +107,20 @@ def test_a_second_answer_is_refused_and_never_counts_for_the_next_question(app: 
     drain(app)
     assert job.result() == [True, False]
     assert app.engine.document_store.get(KIND) == []
+
+
+def test_a_late_answer_to_a_question_never_counts_for_the_next_one(app: Headrace) -> None:
+    job = asked(app, "twice")
+    question = app.questions.get(job)
+    app.questions.answer(question, True)
+    drain(app)
+    with pytest.raises(QuestionNotFound, match="asks another question by now"):
+        app.questions.answer(question, False)
+    [second] = app.questions.list()
+    assert (question.event, question.number, second.event, second.number) == ("go", 1, "go", 2)
+    app.questions.answer(second, False)
+    drain(app)
+    assert job.result() == [True, False]
 
 
 @pytest.mark.parametrize("first", ["the deletion", "the next question"])

@@ -28,7 +28,7 @@ def test_a_question_is_listed_and_answered(shell: Shell) -> None:
         assert "not valid JSON" in shell("questions", "answer", "pay-7", "yes").err
         ran = shell("questions", "answer", "pay-7", "true", "--by", "ann")
         assert (ran.code, ran.out) == (0, "job pay-7 has its answer; it is pending\n")
-        assert "waits for no answer now" in shell("questions", "answer", "pay-7", "true").err
+        assert "does not wait for this answer" in shell("questions", "answer", "pay-7", "true").err
         drain(app)
         assert job.result() is True
         assert [entry.who for entry in app.audit.list()] == ["ann"]

@@ -21,6 +21,11 @@ def app() -> Iterator[Headrace]:
             return answer
 
         @app.task
+        def twice() -> list[bool]:
+            job = current_job()
+            return [job.wait_event("go", ask="Go on?"), job.wait_event("go", ask="And now?")]
+
+        @app.task
         def order() -> object:
             return current_job().wait_event("paid")
 
@@ -61,11 +66,25 @@ def test_what_is_no_answer_is_refused(app: Headrace, api: Api) -> None:
     assert api.refused("POST", f"/jobs/{job.id}/answer", 422, json={})[0] == "invalid-body"
     api.ask("POST", f"/jobs/{job.id}/answer", json={"answer": False})
     kind, detail = api.refused("POST", f"/jobs/{job.id}/answer", 404, json={"answer": True})
-    assert (kind, "waits for no answer now" in detail) == ("question-not-found", True)
+    assert (kind, "does not wait for this answer" in detail) == ("question-not-found", True)
     assert api.refused("GET", f"/jobs/{job.id}/question", 404)[0] == "question-not-found"
     assert api.refused("POST", "/jobs/nobody/answer", 404, json={"answer": True})[0] == "job-not-found"
     drain(app)
     assert job.result() is False
+
+
+def test_an_answer_names_its_question(app: Headrace, api: Api) -> None:
+    job = waiting(app, "twice")
+    [question] = api.ask("GET", "/questions")
+    answer = {"answer": True, "event": question["event"], "number": question["number"]}
+    api.ask("POST", f"/jobs/{job.id}/answer", json=answer)
+    drain(app)
+    for late in (answer, {"answer": True, "number": 1}, {"answer": True, "event": "stop"}):
+        kind, detail = api.refused("POST", f"/jobs/{job.id}/answer", 404, json=late)
+        assert (kind, "asks another question by now" in detail) == ("question-not-found", True)
+    api.ask("POST", f"/jobs/{job.id}/answer", json={**answer, "answer": False, "number": 2})
+    drain(app)
+    assert job.result() == [True, False]
 
 
 def test_an_event_is_sent_to_a_job(app: Headrace, api: Api) -> None:

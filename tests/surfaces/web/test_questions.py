@@ -33,6 +33,11 @@ def app() -> Iterator[Headrace]:
             answer = current_job().wait_event("go", ask=f"<b>{kind}?</b>", to="ann", answer=KINDS[kind])
             return msgspec.to_builtins(answer)
 
+        @app.task
+        def often() -> None:
+            while current_job().wait_event("go", ask="Once more?"):
+                pass
+
         yield app
 
 
@@ -87,6 +92,20 @@ def test_a_form_answers_with_the_type_of_the_question(
     assert job.result() == result
     [entry] = app.audit.list()
     assert (entry.what, entry.target, entry.outcome) == ("questions.answer", job.id, "done")
+
+
+def test_the_form_of_a_question_does_not_answer_the_next_one(app: Headrace, client: Client) -> None:
+    job = app.enqueue("often")
+    drain(app)
+    first = {"answer.": "true", "event": "go", "number": "1"}
+    page = client.get("/questions").text
+    assert '<input type="hidden" name="event" value="go"><input type="hidden" name="number" value="1">' in page
+    assert client.post(f"/jobs/{job.id}/answer", data=first).json()["ok"]
+    drain(app)
+    late = client.post(f"/jobs/{job.id}/answer", data=first).json()
+    assert not late["ok"]
+    assert "asks another question by now" in late["text"]
+    assert 'name="number" value="2"' in client.get("/questions").text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from headrace.app.jobs.records import JobRecord, record_of
-from headrace.app.questions import OpenQuestion
+from headrace.app.questions import OpenQuestion, QuestionKey
 from headrace.web.api.route_table import Table
 from headrace.web.problems import Refused
 from headrace.web.security.middleware import RequestContext
@@ -23,9 +23,14 @@ class QuestionQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AnswerRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer: a value of the type that the question's `answer` describes."""
+    """The answer: a value of the type that the question's `answer` describes.
+
+    With the question's `event` and `number`, an answer that comes late is refused, and not taken for the next question.
+    """
 
     answer: Any
+    event: str | None = None
+    number: int | None = None
 
 
 class SignalRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,11 +52,11 @@ def get(context: RequestContext, job_id: str) -> OpenQuestion:
     return context.app.questions.get(context.app.jobs.get(job_id))
 
 
-@table.post("/jobs/{job_id}/answer", example={"answer": {"approved": True}})
+@table.post("/jobs/{job_id}/answer", example={"answer": {"approved": True}, "event": "approval", "number": 1})
 def answer(context: RequestContext, job_id: str, body: AnswerRequest) -> JobRecord:
     """Answer the question of a job, once. The audit trail records who did."""
     job = context.app.jobs.get(job_id)
-    context.app.questions.deliver(job, body.answer, context.caller.name)
+    context.app.questions.deliver(job.id, body.answer, context.caller.name, QuestionKey(body.event, body.number))
     return record_of(job.refresh())
 
 

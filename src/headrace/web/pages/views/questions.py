@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.app.questions import OpenQuestion
+from headrace.app.questions import OpenQuestion, QuestionKey
 from headrace.core.codec import codec
 from headrace.core.jobs.questions import AnswerField, fields_of
 from headrace.core.text import short
@@ -46,8 +46,14 @@ def _answer(request: PageRequest) -> ActionResult:
     fields = fields_of(question.answer)
     given = {field.name: value for field in fields if (value := _given(request, field)) is not None}
     answer = given.get("") if [field.name for field in fields] == [""] else given
-    event = request.app.questions.deliver(question.job, answer, request.viewer.name)
+    shown = QuestionKey(request.form_field("event"), _number(request))
+    event = request.app.questions.deliver(question.job, answer, request.viewer.name, shown)
     return ActionResult(f"Answered {event!r} of job {question.job}.", target=question.job)
+
+
+def _number(request: PageRequest) -> int | None:
+    number = request.form_field("number") or ""
+    return int(number) if number.isdecimal() else None
 
 
 def _given(request: PageRequest, field: AnswerField) -> Any:
