@@ -49,7 +49,7 @@ class OpenQuestion(Struct, frozen=True, kw_only=True):
 
 
 class QuestionKey(NamedTuple):
-    """QuestionKey question of a job is answered: None stands for any."""
+    """Tells the questions of a job apart; None stands for any."""
 
     event: str | None = None
     number: int | None = None
