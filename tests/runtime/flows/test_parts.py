@@ -228,11 +228,15 @@ def test_a_failed_attempt_stores_nothing_of_a_group(app: Headrace, join: AnyTask
     assert app.jobs.count(task="join") == 0
 
 
-def test_a_refused_call_leaves_nothing_of_its_group_spawned(app: Headrace, join: AnyTask) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_refused_call_leaves_nothing_of_its_group_spawned(app: Headrace, join: AnyTask, at_once: bool) -> None:
     @app.task
     def parent() -> None:
+        job = current_job()
         with pytest.raises(InvalidJob, match="unique"):
-            current_job().spawn(group(join.bind("a"), join.using(unique=True).bind("b")))
+            job.spawn(group(join.bind("a"), join.using(unique=True).bind("b")), at_once=at_once)
+        with pytest.raises(InvalidJob, match="join needs the result of join, which has keep_result=False"):
+            job.spawn(chain(join.using(keep_result=False).bind("a"), join.bind("b")), at_once=at_once)
 
     job = parent.enqueue()
     assert drain(app) == 1

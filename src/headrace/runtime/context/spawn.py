@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
+from headrace.core.codec.result_refs import result_refs_in
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Claim, NewJob, Outcome
 from headrace.core.jobs.states import Trigger
@@ -19,7 +20,7 @@ from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.call_tree import CallTree, Part
 from headrace.runtime.jobs.job import Job
-from headrace.runtime.jobs.task import Call
+from headrace.runtime.jobs.task import Call, ChildDraft
 
 _MAX_ID_CHARS = 128
 
@@ -37,61 +38,45 @@ class Spawning:
         self._inheritable: dict[str, Any] | None = None
 
     def spawn(self, part: Part, now: int, at_once: bool, inherit: bool = False) -> Any:
-        """The job of a call; of a chain or a group, all its jobs."""
+        """The job of a call; of a chain or a group, all its jobs. All are spawned, or none if one is refused."""
         check_part(part)
-        drafts: list[tuple[NewJob, list[Dependency]]] = []
-        jobs: list[Job[Any]] = []
+        drafts: list[tuple[Call[Any], ChildDraft]] = []
 
         def put(call: Call[Any], after: Sequence[Any], limits: tuple[Limit, ...]) -> Job[Any]:
-            jobs.append(self._traced(call, now, at_once, inherit, [job.id for job in after], limits, drafts))
-            return jobs[-1]
+            job_id = self._new_id() if at_once else None
+            call = self._inheriting(call) if inherit else call
+            drafts.append((call, self._drafted(call, now, job_id, [job.id for job in after], limits)))
+            return drafts[-1][1].job
 
         if isinstance(part, Call):
             put(part, (), ())
         else:
             part.place(put, self._new_id)
-        for new, edges in drafts:  # all of them, or none if one was refused
-            self._spawned.append(new)
-            self._edges += edges
+        _ensure_results(drafts)
+        if at_once:
+            jobs = [call.task.submits.children.submit(draft, self._claim.id) for call, draft in drafts]
+        else:
+            jobs = [draft.job for _, draft in drafts]
+            for _, draft in drafts:
+                self._spawned.append(draft.new)
+                self._edges += draft.edges
         return jobs[0] if isinstance(part, Call) else jobs
 
-    def _traced(
-        self,
-        call: Call[Any],
-        now: int,
-        at_once: bool,
-        inherit: bool,
-        after: Sequence[str],
-        limits: tuple[Limit, ...],
-        drafts: list[tuple[NewJob, list[Dependency]]],
-    ) -> Job[Any]:
-        if inherit:
-            if self._inheritable is None:
-                self._inheritable = call.task.submits.children.inheritable(self._claim.id)
-            call = call.with_defaults(self._inheritable)
-        tracer = call.task.submits.tracer
-        if tracer is None:
-            return self._spawn(call, now, at_once, after, limits, drafts)
-        with tracer.submitting(call) as report:
-            job = self._spawn(call, now, at_once, after, limits, drafts)
-            report([job])
-            return job
+    def _inheriting(self, call: Call[Any]) -> Call[Any]:
+        if self._inheritable is None:
+            self._inheritable = call.task.submits.children.inheritable(self._claim.id)
+        return call.with_defaults(self._inheritable)
 
-    def _spawn(
-        self,
-        call: Call[Any],
-        now: int,
-        at_once: bool,
-        after: Sequence[str],
-        limits: tuple[Limit, ...],
-        drafts: list[tuple[NewJob, list[Dependency]]],
-    ) -> Job[Any]:
-        children, parent = call.task.submits.children, self._claim.id
-        if at_once:
-            return children.submit(call, parent, now, self._new_id(), after, limits)
-        job, new, edges = children.draft(call, parent, now, after, limits)
-        drafts.append((new, edges))
-        return job
+    def _drafted(
+        self, call: Call[Any], now: int, job_id: str | None, after: Sequence[str], limits: tuple[Limit, ...]
+    ) -> ChildDraft:
+        submits = call.task.submits
+        if submits.tracer is None:
+            return submits.children.draft(call, self._claim.id, now, job_id, after, limits)
+        with submits.tracer.submitting(call) as report:
+            draft = submits.children.draft(call, self._claim.id, now, job_id, after, limits)
+            report([draft.job])
+            return draft
 
     def _new_id(self) -> str:
         return child_id(self._claim.id, next(self._numbers))
@@ -101,6 +86,20 @@ class Spawning:
         if not self._spawned or outcome.event is not Trigger.SUCCEED:
             return outcome
         return structs.replace(outcome, spawned=tuple(self._spawned), edges=tuple(self._edges))
+
+
+def _ensure_results(drafts: Sequence[tuple[Call[Any], ChildDraft]]) -> None:
+    """Refuse a job that needs a result which is not stored."""
+    unkept = {draft.job.id: call for call, draft in drafts if not call.keeps_result}
+    if not unkept:
+        return
+    for call, _ in drafts:
+        for ref in result_refs_in(call.args, call.kwargs):
+            if (parent := unkept.get(ref.result_ref_id)) is not None:
+                raise InvalidJob(
+                    f"spawn: {call.task.name} needs the result of {parent.task.name}, which has keep_result=False; "
+                    "set keep_result=True, or detach the call with detached()"
+                )
 
 
 def check_call(where: str, call: object) -> None:

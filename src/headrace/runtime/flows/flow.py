@@ -172,7 +172,7 @@ def _last_ones(graph_insert: GraphInsert) -> Ends:
 
 def _ensure_results(nodes: Sequence[Node]) -> None:
     """Refuse a job that needs a result which is not stored."""
-    unkept = {node for node in nodes if not _keeps_result(_call(node))}
+    unkept = {node for node in nodes if not _call(node).keeps_result}
     if not unkept:
         return
     for node in nodes:
@@ -182,11 +182,6 @@ def _ensure_results(nodes: Sequence[Node]) -> None:
                     f"{node.title} needs the result of {other.title}, which has keep_result=False; "
                     "set keep_result=True, or use node.after(...)"
                 )
-
-
-def _keeps_result(call: Call[Any]) -> bool:
-    own = call.options.keep_result
-    return (call.task.options.keep_result if own is UNSET else own) is not False
 
 
 def _call(node: Node) -> Call[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 from msgspec import UNSET, Struct, structs
 
@@ -48,22 +48,28 @@ class Mapped(Protocol):
     def __call__(self, task: Task[..., Any, Any], items: Iterable[Any], at_most: int | None, /) -> Enqueues: ...
 
 
+class ChildDraft(NamedTuple):
+    """A job that a running job spawns, before it is inserted."""
+
+    job: Job[Any]
+    new: NewJob
+    edges: list[Dependency]
+
+
 class ChildSubmits(Protocol):
     """Stores the jobs that a running job makes, as the context of that job needs it."""
 
     def inheritable(self, parent: str) -> dict[str, Any]: ...
     def draft(
-        self, call: Call[Any], parent: str, now: int, after: Sequence[str] = (), limits: Sequence[Limit] = ()
-    ) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
-    def submit(
         self,
         call: Call[Any],
         parent: str,
         now: int,
-        job_id: str,
+        job_id: str | None = None,
         after: Sequence[str] = (),
         limits: Sequence[Limit] = (),
-    ) -> Job[Any]: ...
+    ) -> ChildDraft: ...
+    def submit(self, draft: ChildDraft, parent: str) -> Job[Any]: ...
     def submit_compensation(
         self, call: Call[Any], parent: str, name: str, now: int, earlier: Sequence[str]
     ) -> Job[Any]: ...
@@ -112,6 +118,11 @@ class Call(Struct, Generic[R], frozen=True):
     def options(self) -> Options:
         """The options of this call beyond those of its task's definition."""
         return self.task.overrides
+
+    @property
+    def keeps_result(self) -> bool:
+        own = self.options.keep_result
+        return (self.task.options.keep_result if own is UNSET else own) is not False
 
     def detached(self) -> Call[R]:
         """The call for a place in a chain where it gets no result: it waits for the part before and takes nothing."""

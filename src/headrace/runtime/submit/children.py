@@ -22,7 +22,7 @@ from headrace.runtime.jobs.encryption import is_same_call
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
-from headrace.runtime.jobs.task import Call
+from headrace.runtime.jobs.task import Call, ChildDraft
 from headrace.runtime.submit.dependencies import GraphInsert, graph_insert
 from headrace.runtime.submit.enqueue_hooks import around
 from headrace.runtime.submit.errors import not_itself
@@ -71,31 +71,29 @@ class Children:
         return options
 
     def draft(
-        self, call: Call[Any], parent: str, now: int, after: Sequence[str] = (), limits: Sequence[Limit] = ()
-    ) -> tuple[Job[Any], NewJob, list[Dependency]]:
-        """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
-        new, edges = self._child_of(call, parent, now, self._inserts.new_id(), after, limits)
-        graph = graph_insert([new], edges)
-        return Job(self._inserts.services, graph.new_jobs[0]), graph.new_jobs[0], graph.edges
-
-    def submit(
         self,
         call: Call[Any],
         parent: str,
         now: int,
-        job_id: str,
+        job_id: str | None = None,
         after: Sequence[str] = (),
         limits: Sequence[Limit] = (),
-    ) -> Job[Any]:
+    ) -> ChildDraft:
+        """A job that `parent` waits for; nothing is inserted here. Without an id it gets a new one."""
+        new, edges = self._child_of(call, parent, now, job_id or self._inserts.new_id(), after, limits)
+        graph = graph_insert([new], edges)
+        return ChildDraft(Job(self._inserts.services, graph.new_jobs[0]), graph.new_jobs[0], graph.edges)
+
+    def submit(self, draft: ChildDraft, parent: str) -> Job[Any]:
         """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
-        new, edges = self._child_of(call, parent, now, job_id, after, limits)
+        new = draft.new
         rows = self._rows(parent, new.id)
         if parent not in rows:
             raise InvalidJob(
                 f"spawn: job {parent} is not in {self._inserts.engine.url} as seen from here, so it can't get a "
                 "child at once; leave at_once out (other processes, such as a sandbox, can't see a memory:// store)"
             )
-        job, is_same = self._stored(new, edges, rows, parent)
+        job, is_same = self._stored(new, draft.edges, rows, parent)
         if not is_same:
             now_spawned = repr(new.task) if job.task != new.task else "the same with other arguments"
             raise InvalidJob(
