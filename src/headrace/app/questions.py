@@ -32,7 +32,7 @@ _ANSWERING_MS = 60_000
 class OpenQuestion(Struct, frozen=True, kw_only=True):
     """A question that a job waits with.
 
-    `event` and `number` tell it from other questions of the job: the number counts the events of this name. `answer`
+    `event` and `number` tell it from other questions of the job: the number counts the waits for this event. `answer`
     is the JSON schema of the answer. `until` is when the wait times out, None without a timeout.
     """
 

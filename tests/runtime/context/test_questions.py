@@ -205,6 +205,35 @@ def test_a_wait_that_times_out_asks_no_longer(app: Headrace, clock: VirtualClock
     assert app.questions.list() == []
 
 
+def test_an_answer_after_a_timeout_is_for_the_next_question(app: Headrace, clock: VirtualClock) -> None:
+    @app.task
+    def persistent() -> list[Any]:
+        answers: list[Any] = []
+        for text in ("Now?", "Today?", "Ever?"):
+            try:
+                answers.append(current_job().wait_event("go", DAY, ask=text, answer=str))
+            except TimeoutError:
+                answers.append(None)
+        return answers
+
+    job = asked(app, "persistent")
+    first = app.questions.get(job)
+    clock.advance(DAY + 1)
+    drain(app)
+    with pytest.raises(QuestionNotFound, match="asks another question by now"):
+        app.questions.answer(first, "at once")
+    second = app.questions.get(job)
+    assert (second.text, second.number) == ("Today?", 2)
+    assert second.until is not None
+    assert first.until is not None
+    assert second.until >= first.until + timedelta(days=1)
+    app.questions.answer(second, "yes")
+    drain(app)
+    app.questions.answer(app.questions.get(job), "no")
+    drain(app)
+    assert job.result() == [None, "yes", "no"]
+
+
 def test_a_job_logs_a_reminder_after_each_interval(app: Headrace, clock: VirtualClock) -> None:
     job = asked(app, "reminded")
     for _ in range(2):

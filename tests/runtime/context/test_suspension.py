@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, InvalidJob, Job, JobFailed, Worker, current_job
+from headrace.testing import VirtualClock, drain
 from tests.support.gates import SOON, Gate
 from tests.support.waiting import PATIENCE, eventually
 
@@ -208,6 +209,30 @@ def test_an_event_that_does_not_come_in_time_never_came(app: Headrace, worker: W
     gate.open()
     assert job.result(PATIENCE) == "cancelled"
     assert expected == ["event 'paid' did not come within 0.02 s"] * 2
+
+
+def test_an_event_that_comes_after_a_timeout_is_for_the_next_wait(url: str) -> None:
+    clock = VirtualClock()
+    with Headrace(url, clock=clock) as app:
+
+        @app.task
+        def listen() -> list[Any]:
+            job, heard = current_job(), list[Any]()
+            for _ in range(4):
+                try:
+                    heard.append(job.wait_event("tick", timeout=60))
+                except TimeoutError:
+                    heard.append(None)
+            return heard
+
+        job = listen.enqueue()
+        drain(app)
+        for data in (None, 1, None, 2):
+            clock.advance(61 if data is None else 1)
+            if data is not None:
+                app.signal(job, "tick", data)
+            assert drain(app) == 1
+        assert job.result() == [None, 1, None, 2]
 
 
 def test_the_deadline_of_a_wait_does_not_move(app: Headrace, worker: Worker) -> None:

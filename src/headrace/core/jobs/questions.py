@@ -43,7 +43,7 @@ class Question(Struct, frozen=True, omit_defaults=True):
 
 
 class QuestionRecord(Struct, frozen=True):
-    """The stored record of a question. `number` counts the events of this name in the job.
+    """The stored record of a question. `number` counts the waits for this event in the job.
 
     `question` is the encoded question, encrypted if the app has keys. Someone who answers sets `answered_by` and
     `answered_at` first, so that a second answer is refused.

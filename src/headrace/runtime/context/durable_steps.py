@@ -164,8 +164,8 @@ class DurableSteps:
     ) -> Any:
         """The data of the next event that `app.signal(job, name, data)` sends; the job is suspended meanwhile.
 
-        The first wait of a run for a name gets the first event, the second one the second, whenever they came.
-        TimeoutError if none has come in `timeout` seconds from the first run that came here.
+        Each wait gets one event, in the order in which they came. TimeoutError if none has come in `timeout` seconds
+        from the first run that came here; an event that comes later is for the next wait.
 
         With `ask`, it is a question to people: `app.questions()`, the dashboard, REST and the command line list it with
         a form for the type `answer`, and return an answer of that type. `to` names who should answer. After each

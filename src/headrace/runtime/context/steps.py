@@ -134,7 +134,7 @@ class StepLog:
         """Whether an earlier run stored a step, a sleep or a question that this run has not reached yet."""
         with self._lock:
             return any(
-                self._used["event" if kind == "question" else kind, name] == 0
+                self._used["sleep", awaiting(name)] == 0 if kind == "question" else self._used[kind, name] == 0
                 for kind, name, _ in self._known or ()
                 if kind in ("step", "question") or (kind == "sleep" and not name.startswith(_OF_WAITS))
             )
@@ -189,25 +189,37 @@ class StepLog:
     ) -> Any:
         """The data of the next event of this name, in order of arrival; suspends the run if there is none.
 
-        With a question, people are asked for the event, and `remind` is called after each interval without it.
+        A wait that times out takes no event: one that comes later is for the next wait. With a question, people are
+        asked for the event, and `remind` is called after each interval without it.
         """
         span = None if timeout is None else check_wait("timeout", timeout)
-        number = self._next("event", check_name("event", name))
+        reason = awaiting(check_name("event", name))
+        wait = self._next("sleep", reason)
         # Checked first: a late event must not change what earlier runs have seen.
-        if self._recall("sleep", _GAVE_UP.format(name), number) is not None:
+        if self._recall("sleep", _GAVE_UP.format(name), wait) is not None:
             _time_out(name, span)
-        if (event := self._recall("event", name, number)) is not None:
+        if (event := self._received(name)) is not None:
             return _decoded(event)
-        until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(awaiting(name), number, span)
+        until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(reason, wait, span)
         if self._step_store.now() >= until:
-            if (event := self._recall_anew("event", name, number)) is not None:  # it came during this run
+            self._read_anew()
+            if (event := self._received(name)) is not None:  # it came during this run
                 return _decoded(event)
-            self._keep("sleep", _GAVE_UP.format(name), number, None)
+            self._keep("sleep", _GAVE_UP.format(name), wait, None)
             _time_out(name, span)
         if question is not None:
             asked = replace(question, until=None if span is None else until)
-            until = min(until, self._ask(name, number, asked, remind))
-        raise Suspended(until, awaiting(name), ((name, number),))
+            until = min(until, self._ask(name, wait, asked, remind))
+        raise Suspended(until, reason, ((name, self._used["event", name] + 1),))
+
+    def _received(self, name: str) -> Step | None:
+        """The next event of this name, which this run has received by that; None if it has not come."""
+        with self._lock:
+            number = self._used["event", name] + 1
+            event = (self._known or {}).get(("event", name, number))
+            if event is not None:
+                self._used["event", name] = number
+            return event
 
     def wait_first(self, names: tuple[Any, ...], timeout: Any) -> tuple[str, Any]:
         """The first event to come of these names, and its data; suspends the run if there is none."""
@@ -238,9 +250,7 @@ class StepLog:
                 until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(reason, wait, span)
                 if self._step_store.now() < until:
                     raise Suspended(until, reason, awaited)
-                with self._lock:
-                    self._known = None  # one may have come during this run
-                self._recall("sleep", reason, wait)
+                self._read_anew()  # one may have come during this run
                 first = self._first_of(awaited)
             # Stored: what later runs find must not depend on what has come by then.
             self._keep("sleep", _FIRST.format(reason), wait, codec.encode(first))
@@ -269,16 +279,16 @@ class StepLog:
             number += 1
         return number
 
-    def _ask(self, name: str, number: int, question: Question, remind: Callable[[], None] | None) -> int:
+    def _ask(self, name: str, wait: int, question: Question, remind: Callable[[], None] | None) -> int:
         """Ask the question, and remind of it if that is due; returns when the next reminder is."""
         # Stored in every run that waits: its record may be gone, such as after the job failed and was retried.
-        asked = self._recall("question", name, number) or self._step("question", name, number, encoded(question))
+        asked = self._recall("question", name, wait) or self._step("question", name, wait, encoded(question))
         self._store(asked)
         if question.remind is None:
             return asked.at + NO_DEADLINE
         waited = max(self._step_store.now() - asked.at, 0)
         intervals = waited // question.remind
-        reminder = _REMINDER.format(name, number)
+        reminder = _REMINDER.format(name, wait)
         if remind is not None and intervals > 0 and self._recall("sleep", reminder, intervals) is None:
             remind()
             self._keep("sleep", reminder, intervals, None)
@@ -300,17 +310,19 @@ class StepLog:
 
     def _recall(self, kind: StepKind, name: str, number: int) -> Step | None:
         with self._lock:  # two threads of a job read it once
-            if self._known is None:
-                steps = self._step_store.steps(self._claim)
-                self._known = {(step.kind, step.name, step.number): step for step in steps}
-                self._undone = Counter(step.name for step in steps if step.kind == KIND and step.value is None)
-                self._compensations = jobs_of(steps)
-            return self._known.get((kind, name, number))
+            known = self._read() if self._known is None else self._known
+            return known.get((kind, name, number))
 
-    def _recall_anew(self, kind: StepKind, name: str, number: int) -> Step | None:
+    def _read_anew(self) -> None:
         with self._lock:
-            self._known = None
-        return self._recall(kind, name, number)
+            self._read()
+
+    def _read(self) -> dict[tuple[str, str, int], Step]:
+        steps = self._step_store.steps(self._claim)
+        self._known = {(step.kind, step.name, step.number): step for step in steps}
+        self._undone = Counter(step.name for step in steps if step.kind == KIND and step.value is None)
+        self._compensations = jobs_of(steps)
+        return self._known
 
     def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
         return self._store(self._step(kind, name, number, text))
