@@ -1908,7 +1908,7 @@ class QueuesApi(_Resource):
         return cast("QueueRecord", self._send("POST", f"/queues/{_quoted(queue)}/resume"))
 
     def clear(self, queue: str, /) -> Changed:
-        """Delete every job of a queue that has not started."""
+        """Delete every unfinished job of a queue that does not run, also scheduled and retrying ones."""
         return cast("Changed", self._send("POST", f"/queues/{_quoted(queue)}/clear"))
 
 

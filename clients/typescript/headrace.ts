@@ -1782,7 +1782,7 @@ export class QueuesApi extends Resource {
     return this.send<QueueRecord>("POST", `/queues/${quoted(queue)}/resume`);
   }
 
-  /** Delete every job of a queue that has not started. */
+  /** Delete every unfinished job of a queue that does not run, also scheduled and retrying ones. */
   clear(queue: string): Promise<Changed> {
     return this.send<Changed>("POST", `/queues/${quoted(queue)}/clear`);
   }

@@ -52,7 +52,7 @@ from datetime import timedelta
 from typing import Any
 
 _BY_MESSAGE = ""  # the first word of the message is the field
-_FIELD = re.compile(r"(?:@app\.task: )?([a-z][a-z0-9_]*)(?:, [a-z][a-z0-9_]*)*: ")
+_FIELD = re.compile(r"(?:@app\.task: )?(?:(?:retry|unique|cache|log) )?([a-z][a-z0-9_]*)(?:, [a-z][a-z0-9_]*)*: ")
 _PLAIN = (str, int, float, bool, type(None))
 
 

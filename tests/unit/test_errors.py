@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,9 +21,15 @@ from headrace import (
     NotFound,
     PayloadTooLarge,
     QueueFull,
+    Retry,
     Snooze,
+    Unique,
+    current_job,
 )
+from headrace.testing import drain
 from tests.support.cases import check_each
+
+PAST, LATER, NAIVE = datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 2, tzinfo=UTC), datetime(2020, 1, 1)
 
 
 @pytest.fixture
@@ -70,9 +77,59 @@ def test_an_error_names_the_field_and_the_value(app: Headrace) -> None:
             (lambda: app.schedules.create("s", "add", every="x"), InvalidSchedule, "every", "x"),
             (lambda: app.alerts.rules.create("r", when="depth >"), InvalidAlert, "when", "depth >"),
             (lambda: app.alerts.rules.create("r", when="depth > 1", severity=1), InvalidAlert, "severity", 1),
+            (lambda: app.alerts.rules.create("a b", when="depth > 1"), InvalidAlert, "name", "a b"),
+            (lambda: app.alerts.channels.create("a b", kind="log"), InvalidAlert, "channel", "a b"),
+            (lambda: app.schedules.create("s", "add", cron="* * * * *", tz="X/Y"), InvalidSchedule, "tz", "X/Y"),
+            (lambda: app.schedules.create("s", "add", at=PAST), InvalidSchedule, "at", PAST),
+            (lambda: app.schedules.create("s", "add", every=5, start=LATER, end=PAST), InvalidSchedule, "end", PAST),
+            (lambda: app.schedules.create("s", "add", every=5, jitter=50), InvalidSchedule, "jitter", 50),
+            (lambda: app.schedules.create("s", "add", every=5, immediate=2), InvalidSchedule, "immediate", 2),  # type: ignore[arg-type]
+            (lambda: app.enqueue(5), InvalidJob, "task", 5),  # type: ignore[arg-type]
+            (lambda: app.enqueue("headrace.x"), InvalidJob, "task", "headrace.x"),
+            (lambda: app.events(since=NAIVE, follow=False), InvalidJob, "since", NAIVE),
+            (lambda: app.events(types="nope", follow=False), InvalidJob, "types", "nope"),
+            (lambda: app.metrics.value("nope"), InvalidJob, "metric", "nope"),
+            (lambda: app.metrics.series("depth", step=3), InvalidJob, "step", 3),
+            (lambda: app.metrics.days(count=100_000), InvalidJob, "count", 100_000),
+            (lambda: app.breaker("b", failures=0, open_for=30), InvalidJob, "failures", 0),
+            (lambda: app.breaker("b", failures=1, open_for=30, on=5), InvalidJob, "on", 5),  # type: ignore[arg-type]
+            (lambda: app.lifecycle.export("x.zip"), InvalidJob, "path", "x.zip"),
+            (lambda: app.jobs.delete(finished_before=PAST, limit=0), InvalidJob, "limit", 0),
+            (lambda: app.jobs.find(cursor="x"), InvalidJob, "cursor", "x"),
+            (lambda: app.jobs.find(archived=True, cursor="x"), InvalidJob, "cursor", "x"),
+            (lambda: app.jobs.find(colour=1), InvalidJob, "colour", None),
+            (lambda: app.dead.list(colour=1), InvalidJob, "colour", None),
+            (lambda: Retry(limit=-1), ConfigError, "limit", -1),
+            (lambda: Retry(base=-1), ConfigError, "base", -1),
+            (lambda: Retry(jitter=2), ConfigError, "jitter", 2),
+            (lambda: Retry(backoff="often"), ConfigError, "backoff", "often"),  # type: ignore[arg-type]
+            (lambda: Retry(on=OSError), ConfigError, "on", OSError),  # type: ignore[arg-type]
+            (lambda: Unique(states=("x",)), ConfigError, "states", ("x",)),
+            (lambda: add.using(unique=Unique(by=("c",))).enqueue(1), InvalidJob, "by", "c"),
         ],
         check,
     )
+
+
+def test_an_error_inside_of_a_job_names_the_field_and_the_value(app: Headrace) -> None:
+    found = []
+
+    @app.task(name="wrong")
+    def wrong() -> None:
+        job = current_job()
+        for act in (
+            lambda: job.progress(50),
+            lambda: job.progress("half"),  # type: ignore[arg-type]
+            lambda: job.log("x", level="warn"),
+            lambda: job.wait_first("paid"),
+        ):
+            with pytest.raises(InvalidJob) as raised:
+                act()
+            found.append((raised.value.field, raised.value.value))
+
+    wrong.enqueue()
+    drain(app)
+    assert found == [("progress", 50), ("progress", "half"), ("level", "warn"), ("wait_first", ("paid",))]
 
 
 def test_a_secret_is_never_the_value_of_an_error() -> None:

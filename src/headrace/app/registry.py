@@ -98,7 +98,9 @@ class Registry:
     def by_name(self, name: str) -> Task[..., Any, Any]:
         """A task to enqueue by name; its code need not be known here."""
         if is_reserved(check_task_name(name)):
-            raise InvalidJob(f"task: {name!r} is headrace's own: names that begin with {RESERVED!r} are not enqueued")
+            raise InvalidJob(
+                f"task: {name!r} is headrace's own: names that begin with {RESERVED!r} are not enqueued", value=name
+            )
         return self.find(name) or Task(_unknown_code, name, Options(), self._submits)
 
     def as_task(self, task: Any) -> Task[..., Any, Any]:
@@ -108,7 +110,7 @@ class Registry:
         if isinstance(task, str):
             return self.by_name(task)
         if not callable(task):
-            raise InvalidJob(f"task: expected a task, a name or a function, got {task!r}")
+            raise InvalidJob(f"task: expected a task, a name or a function, got {task!r}", value=task)
         known = next((known for known in self.tasks.values() if known.function is task), None)
         return known or self._plain(task)
 

@@ -53,6 +53,14 @@ def test_a_worker_can_sign_on_and_listen_where_the_folder_was_cleared_away(engin
     bell.close()
 
 
+def test_missing_folders_of_the_file_are_created(folder: Path) -> None:
+    engine = SqliteEngine(folder / "no" / "such" / "q.db", durability="off")
+    engine.insert([new_job("job")], now=NOW)
+    assert states(engine) == {"job": "pending"}
+    assert (folder / "no" / "such" / "q.db").exists()
+    engine.close()
+
+
 def test_a_process_that_comes_after_the_clearing_works_beside_those_before(engine: SqliteEngine, folder: Path) -> None:
     shutil.rmtree(engine.store.folder)
     late = SqliteEngine(folder / "q.db", durability="off")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, QueueNotEmpty, QueueRules, Task
+from headrace import Headrace, QueueNotEmpty, QueueRules, Retry, Task
 from headrace.runtime.metrics.gauges import GaugeSampler
 from headrace.testing import drain
 
@@ -43,6 +43,18 @@ def test_it_comes_back_by_use_and_its_jobs_run(app: Headrace, work: Task[..., An
     assert listed(app) == ["mail"]
     drain(app)
     assert job.result(0) == "done"
+
+
+def test_to_clear_a_queue_deletes_all_that_does_not_run(app: Headrace, work: Task[..., Any, Any]) -> None:
+    fails = app.task(name="fails", queue="mail", retry=Retry(base=600))(lambda: 1 / 0)
+    done, failing = work.using(queue="mail").enqueue(), fails.enqueue()
+    drain(app)
+    assert [job.refresh().state for job in (done, failing)] == ["completed", "retrying"]
+    parent = work.using(queue="mail").enqueue()
+    work.using(queue="mail", after=[parent]).enqueue()
+    work.using(queue="mail", delay=60).enqueue()
+    assert app.queue("mail").clear() == 4
+    assert [job.id for job in app.jobs.find()] == [done.id]
 
 
 @pytest.mark.parametrize("state", ["pending", "scheduled"])

@@ -168,6 +168,13 @@ def test_a_url_is_shown_without_its_password_however_it_is_written(url: str, sho
     assert redacted_url(url) == shown
 
 
+def test_printed_settings_have_no_password() -> None:
+    settings = Settings(url="postgresql://ann:swordfish@db/jobs", archive_url="postgresql://db/old?password=swordfish")
+    for shown in (str(settings), repr(settings), str(settings.shown())):
+        assert "postgresql://ann:***@db/jobs" in shown
+        assert "swordfish" not in shown
+
+
 @pytest.mark.parametrize(
     "url",
     [

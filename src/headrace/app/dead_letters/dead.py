@@ -331,7 +331,7 @@ def _filter(status: str | None, given: Mapping[str, Any]) -> DeadLetterFilter:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _FILTERS:
-            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_FILTERS)}")
+            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_FILTERS)}", field=name)
         if value is None:
             continue
         if name in ("since", "until"):

@@ -119,7 +119,7 @@ class EventStream:
             return EventReader(events, wanted, last_cursor(events) if follow else None), None
         if isinstance(since, datetime):
             if since.tzinfo is None:
-                raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like")
+                raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like", value=since)
             return EventReader(events, wanted, None), to_datetime(instant_ms(since))
         if not isinstance(since, str):
             raise InvalidJob(f"since: expected the cursor of an event or a time, got {short(since)}", value=since)

@@ -88,7 +88,7 @@ class Jobs:
         continues after them. Long arguments and results are read on first use; with `whole` they are read at once.
         """
         if cursor is not None and not isinstance(cursor, str):
-            raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", value=cursor)
+            raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", field="cursor", value=cursor)
         which, most = as_filter(filters), check_limit("limit", limit)
         if _flag("archived", archived):
             page = archive.find(self._services.engine, self._services.archive, which, most, cursor)
@@ -204,7 +204,7 @@ def as_filter(given: dict[str, Any]) -> Filter:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _NAMES:
-            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_NAMES)}")
+            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_NAMES)}", field=name)
         if value is None:
             continue
         if name == "state":
@@ -224,7 +224,7 @@ def as_filter(given: dict[str, Any]) -> Filter:
 
 def _limit(value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise InvalidJob(f"limit: expected a maximum number of jobs, 1 or more, got {short(value)}")
+        raise InvalidJob(f"limit: expected a maximum number of jobs, 1 or more, got {short(value)}", value=value)
     return value
 
 

@@ -210,7 +210,7 @@ class Metrics:
         """The totals of each of the last days in UTC, today last."""
         most = check_limit("count", count)
         if most > _MAX_DAYS:
-            raise InvalidJob(f"count: {most} days are more than {_MAX_DAYS}")
+            raise InvalidJob(f"count: {most} days are more than {_MAX_DAYS}", value=most)
         return self._days(_day(None, self._services.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
 
     def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayMetrics]:

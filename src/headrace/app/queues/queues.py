@@ -116,7 +116,7 @@ class Queue:
         ]
 
     def clear(self) -> int:
-        """Delete all jobs that have not started; returns their number."""
+        """Delete all unfinished jobs that do not run, also scheduled and retrying ones; returns their number."""
         states = tuple(sorted(NOT_STARTED))
         return len(self._services.move(Filter(queue=self.name, states=states), Trigger.DELETE))
 

@@ -139,7 +139,7 @@ class JobArchive:
         target = Path(check_text("path", os.fspath(path)))
         write = _WRITERS.get(target.suffix)
         if write is None:  # before touching an existing file
-            raise InvalidJob(f"path: {short(str(path))} must end in .jsonl or .parquet")
+            raise InvalidJob(f"path: {short(str(path))} must end in .jsonl or .parquet", value=path)
         unfinished = target.with_name(f"{target.name}.part")
         try:
             count = write(unfinished, self._rows(filters))

@@ -203,7 +203,7 @@ def schedule_id_of(value: Any) -> str:
 
 def is_immediate(value: Any) -> bool:
     if type(value) is not bool:
-        raise InvalidSchedule(f"immediate: expected True or False, got {short(value)}")
+        raise InvalidSchedule(f"immediate: expected True or False, got {short(value)}", value=value)
     return value
 
 

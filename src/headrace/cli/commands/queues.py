@@ -181,7 +181,7 @@ def peek(session: Session, name: str, limit: int) -> Output:
 @click.argument("name")
 @yes_option
 def clear(session: Session, name: str, yes: bool) -> Output:
-    """Delete every job of a queue that has not started."""
+    """Delete every unfinished job of a queue that does not run, also scheduled and retrying ones."""
     queue = session.store().queue(name)
     if not yes:
         stats = queue.stats()

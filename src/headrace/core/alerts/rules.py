@@ -56,7 +56,8 @@ def check_rule_name(name: Any) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidAlert(
             f"name: {short(name)} is no name of a rule; use 1 to 100 letters, digits, '_', '-' or '.', beginning with "
-            "a letter or digit"
+            "a letter or digit",
+            value=name,
         )
     return name
 

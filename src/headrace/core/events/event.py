@@ -71,7 +71,7 @@ class EventFilter(Struct, frozen=True):
 def event_filter(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> EventFilter:
     """The filter for these types, where `job.*` is every type that begins so and `*` is every type."""
     if not isinstance(types, Iterable):
-        raise InvalidJob(f"types: expected names of types, such as job.failed, got {short(types)}")
+        raise InvalidJob(f"types: expected names of types, such as job.failed, got {short(types)}", value=types)
     named = [types] if isinstance(types, str) else list(types)
     if queue is not None:
         check_queue("queue", queue)
@@ -89,7 +89,7 @@ def _named_by(pattern: Any) -> tuple[str, ...]:
         return tuple(name for name in TYPES if name.startswith(pattern[:-1]))
     near = nearest(pattern, TYPES) if isinstance(pattern, str) else None
     hint = f"did you mean {near}?" if near else f"types are {', '.join(TYPES)}, and patterns like job.*"
-    raise InvalidJob(f"there is no event type {short(pattern)}; {hint}", value=pattern)
+    raise InvalidJob(f"there is no event type {short(pattern)}; {hint}", field="types", value=pattern)
 
 
 def page_of(cursor: Any) -> tuple[str, int | None]:

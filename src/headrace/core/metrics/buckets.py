@@ -89,9 +89,13 @@ def usual_step(window: int) -> int:
 def checked_step(step: int, window: int) -> int:
     """A step that is a multiple of the buckets, and makes at most _MAX_POINTS points."""
     if step < TEN_SECONDS.span or step % TEN_SECONDS.span:
-        raise InvalidJob(f"step: {step / 1000:g} seconds is not a multiple of 10, which is the finest there is")
+        raise InvalidJob(
+            f"step: {step / 1000:g} seconds is not a multiple of 10, which is the finest there is", value=step / 1000
+        )
     if window // step > _MAX_POINTS:
-        raise InvalidJob(f"step: {step / 1000:g} seconds over this window makes more than {_MAX_POINTS} points")
+        raise InvalidJob(
+            f"step: {step / 1000:g} seconds over this window makes more than {_MAX_POINTS} points", value=step / 1000
+        )
     return step
 
 

@@ -34,7 +34,7 @@ NAMES: Final = (*COUNTED, *GAUGED)
 def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
     """The name of a metric that supports these labels; InvalidJob otherwise."""
     if not isinstance(name, str) or name not in NAMES:
-        raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}")
+        raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}", value=name)
     if worker is not None and (queue is not None or task is not None):
         raise InvalidJob("metric: give either a worker, or a queue or task: both together are not counted")
     finer = [label for label, given in (("task", task), ("worker", worker)) if given is not None]

@@ -302,7 +302,9 @@ def place_of(cursor: str | None) -> tuple[int, str] | None:
         return None
     found = _CURSOR.fullmatch(cursor)
     if found is None:
-        raise InvalidJob(f"cursor {cursor!r} is not one that find(archived=True) returned")
+        raise InvalidJob(
+            f"cursor {cursor!r} is not one that find(archived=True) returned", field="cursor", value=cursor
+        )
     return int(found[1]), found[2]
 
 

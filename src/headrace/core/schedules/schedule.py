@@ -118,9 +118,11 @@ def _without_defaults(checked: Timing) -> Timing:
 
 def _check_range(given: Timing, now: int) -> None:
     if given.at is not None and given.at <= now:
-        raise InvalidSchedule(f"at: {to_datetime(given.at)} is not in the future; to run at once, enqueue a job")
+        at = to_datetime(given.at)
+        raise InvalidSchedule(f"at: {at} is not in the future; to run at once, enqueue a job", value=at)
     if given.start is not None and given.end is not None and given.end < given.start:
-        raise InvalidSchedule(f"end: {to_datetime(given.end)} lies before start, {to_datetime(given.start)}")
+        end = to_datetime(given.end)
+        raise InvalidSchedule(f"end: {end} lies before start, {to_datetime(given.start)}", value=end)
     if given.start is None and given.at is None and given.end is not None:
         given = msgspec.structs.replace(given, end=None)  # it may be over by now
     if next_after(given, (now if given.start is None else given.start) - 1, now) is None:
@@ -139,7 +141,8 @@ def _check_jitter(given: Timing, now: int) -> None:
     if given.jitter > shortest:
         raise InvalidSchedule(
             f"jitter: {given.jitter / 1000:g} seconds is longer than the {shortest / 1000:g} seconds between two runs; "
-            "use less"
+            "use less",
+            value=given.jitter / 1000,
         )
 
 

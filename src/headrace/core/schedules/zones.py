@@ -51,7 +51,7 @@ def zone(name: str) -> ZoneInfo:
             return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown, malformed, a directory such as "Europe"
         pass
-    raise InvalidSchedule(f"tz: {short(name)} is not a known time zone; {_suggestion(name)}")
+    raise InvalidSchedule(f"tz: {short(name)} is not a known time zone; {_suggestion(name)}", value=name)
 
 
 def _suggestion(name: str) -> str:

@@ -32,10 +32,10 @@ class BreakerRule(Struct, frozen=True):
 def checked_breaker(failures: Any, open_for: Any, on: Any) -> tuple[BreakerRule, tuple[type[Exception], ...]]:
     """The rule of a breaker and the exceptions that count, or InvalidJob."""
     if type(failures) is not int or not 1 <= failures <= MOST_FAILURES:
-        raise InvalidJob(f"failures: expected 1 to {MOST_FAILURES}, got {short(failures)}", field="failures")
+        raise InvalidJob(f"failures: expected 1 to {MOST_FAILURES}, got {short(failures)}", value=failures)
     kinds = tuple(on) if isinstance(on, Iterable) else (on,)
     if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        raise InvalidJob(f"on: expected exceptions, such as (ConnectionError,), got {short(on)}", field="on")
+        raise InvalidJob(f"on: expected exceptions, such as (ConnectionError,), got {short(on)}", value=on)
     return BreakerRule(failures, check_seconds("open_for", open_for, SHORTEST, LONGEST_OPEN)), kinds
 
 

@@ -141,7 +141,7 @@ def as_retry(value: Any, usual: Retry | None = None) -> Retry:
         return value
     limit = 0 if value is None or value is False else value
     if not isinstance(limit, int) or isinstance(limit, bool):
-        raise ConfigError(f"retry: expected a Retry, a number of retries or None, got {value!r}")
+        raise ConfigError(f"retry: expected a Retry, a number of retries or None, got {value!r}", value=value)
     return structs.replace(usual or Retry(), limit=limit)
 
 
@@ -161,11 +161,11 @@ def _names(kinds: Iterable[ErrorKind]) -> frozenset[str]:
 
 def _check(retry: Retry) -> None:
     if type(retry.limit) is not int or not 0 <= retry.limit <= LONGEST_LIMIT:
-        raise ConfigError(f"retry limit: expected 0..{LONGEST_LIMIT}, got {retry.limit!r}")
+        raise ConfigError(f"retry limit: expected 0..{LONGEST_LIMIT}, got {retry.limit!r}", value=retry.limit)
     for field in ("base", "factor", "cap", "floor", "jitter"):
         _check_number(field, getattr(retry, field))
     if retry.jitter > 1:
-        raise ConfigError(f"retry jitter: expected a share 0..1, got {retry.jitter!r}")
+        raise ConfigError(f"retry jitter: expected a share 0..1, got {retry.jitter!r}", value=retry.jitter)
     _check_backoff(retry.backoff)
     for field in ("on", "never"):
         _check_kinds(field, getattr(retry, field))
@@ -173,21 +173,23 @@ def _check(retry: Retry) -> None:
 
 def _check_kinds(field: str, kinds: Any) -> None:
     if not isinstance(kinds, tuple | list):
-        raise ConfigError(f"retry {field}: expected a tuple such as (OSError,), got {kinds!r}")
+        raise ConfigError(f"retry {field}: expected a tuple such as (OSError,), got {kinds!r}", value=kinds)
     for kind in kinds:
         if not isinstance(kind, str) and not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise ConfigError(f"retry {field}: expected exception classes, got {kind!r}")
+            raise ConfigError(f"retry {field}: expected exception classes, got {kind!r}", value=kind)
 
 
 def _check_number(field: str, value: Any) -> None:
     if not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise ConfigError(f"retry {field}: expected a number of 0 or more, got {value!r}")
+        raise ConfigError(f"retry {field}: expected a number of 0 or more, got {value!r}", value=value)
 
 
 def _check_backoff(backoff: Any) -> None:
     if callable(backoff) or backoff in _KINDS:
         return
     if isinstance(backoff, str) or not isinstance(backoff, Sequence) or not backoff:
-        raise ConfigError(f"retry backoff: expected one of {_KINDS}, a list of delays or a function, got {backoff!r}")
+        raise ConfigError(
+            f"retry backoff: expected one of {_KINDS}, a list of delays or a function, got {backoff!r}", value=backoff
+        )
     for seconds in backoff:
         _check_number("backoff", seconds)

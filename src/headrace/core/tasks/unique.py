@@ -185,7 +185,7 @@ def arguments(task: str, function: Callable[..., Any], names: Sequence[str] | No
         near = nearest(wrong[0], signature.parameters)
         meant = f" (did you mean {near!r}?)" if near else ""
         known = f"it has {_listed(signature.parameters)}" if signature.parameters else "it has none"
-        raise InvalidJob(f"{field}: {task!r} has no parameter {wrong[0]!r}{meant}; {known}")
+        raise InvalidJob(f"{field}: {task!r} has no parameter {wrong[0]!r}{meant}; {known}", value=wrong[0])
     return Arguments(task, signature, None if names is None else tuple(names), field)
 
 
@@ -306,7 +306,7 @@ def _check_states(states: Any) -> None:
     wrong = [state for state in listed if state not in tuple(State)]
     if wrong or not listed:
         got = short(wrong[0] if wrong else states)
-        raise ConfigError(f"unique states: expected a tuple of {_listed(State)}, got {got}")
+        raise ConfigError(f"unique states: expected a tuple of {_listed(State)}, got {got}", value=states)
 
 
 def _check_seconds(field: str, value: Any) -> None:

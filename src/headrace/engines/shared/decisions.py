@@ -91,5 +91,5 @@ def position(cursor: str | None) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > _LONGEST_CURSOR:
-        raise InvalidJob(f"cursor {cursor!r} is not one that find() returned")
+        raise InvalidJob(f"cursor {cursor!r} is not one that find() returned", field="cursor", value=cursor)
     return int(cursor)

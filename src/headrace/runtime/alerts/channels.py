@@ -127,7 +127,9 @@ def unusable(name: str, trouble: str) -> Channel:
 def channel(name: Any, kind: Any, fields: Mapping[str, Any]) -> Channel:
     """A valid channel, or InvalidAlert that names the field; a value that may be secret is not repeated."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidAlert(f"channel: {short(name)} is no name; use 1 to 50 letters, digits, '_', '-' or '.'")
+        raise InvalidAlert(
+            f"channel: {short(name)} is no name; use 1 to 50 letters, digits, '_', '-' or '.'", value=name
+        )
     if kind not in get_args(Kind):
         raise InvalidAlert(f"kind: expected one of {', '.join(get_args(Kind))}, got {short(kind)}", value=kind)
     given = {field: value for field, value in fields.items() if value is not None}
@@ -191,7 +193,7 @@ def _checked_mail(made: Channel) -> Channel:
             f"host: an e-mail channel needs the name of a mail server, got {short(made.host)}", value=made.host
         )
     if made.port is not None and not 0 < made.port < 65_536:
-        raise InvalidAlert(f"port: {made.port} must be from 1 to 65535")
+        raise InvalidAlert(f"port: {made.port} must be from 1 to 65535", value=made.port)
     if not made.to:
         raise InvalidAlert("to: an e-mail channel needs at least one address")
     for address in (*made.to, *filter(None, [made.sender])):

@@ -106,9 +106,9 @@ class JobContext(DurableSteps):
     def progress(self, value: float | Mapping[str, Any]) -> None:
         """Report progress: a share from 0 to 1, or a dict of your own."""
         if isinstance(value, bool) or not isinstance(value, int | float | Mapping):
-            raise InvalidJob(f"progress: expected a number from 0 to 1 or a dict, got {value!r}")
+            raise InvalidJob(f"progress: expected a number from 0 to 1 or a dict, got {value!r}", value=value)
         if isinstance(value, int | float) and not 0 <= value <= 1:
-            raise InvalidJob(f"progress: {value!r} is not a share from 0 to 1")
+            raise InvalidJob(f"progress: {value!r} is not a share from 0 to 1", value=value)
         text = codec.encode(dict(value) if isinstance(value, Mapping) else value)
         self._link.note(JobNote(self.id, self._claim.version, self._link.now(), progress=text))
 
@@ -119,7 +119,7 @@ class JobContext(DurableSteps):
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
         """Add a line to the job's own log."""
         if level not in LEVELS:
-            raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}")
+            raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}", value=level)
         self.add_line(level, message, codec.encode(fields) if fields else None)
 
     def add_line(self, level: str, message: str, fields: str | None) -> None:

@@ -228,7 +228,8 @@ class StepLog:
         if not 2 <= len(set(names)) == len(names) or len(reason) > _LONGEST_REASON:
             raise InvalidJob(
                 f"wait_first: expected two or more different names of events, of {_LONGEST_REASON} characters in all, "
-                f"got {short(names)}"
+                f"got {short(names)}",
+                value=names,
             )
         wait = self._next("sleep", reason)
         with self._choosing:  # coroutines of a job may wait at once

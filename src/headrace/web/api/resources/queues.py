@@ -121,7 +121,7 @@ def resume(context: RequestContext, queue: QueueName) -> QueueRecord:
 
 @table.post("/queues/{queue}/clear")
 def clear(context: RequestContext, queue: QueueName) -> Changed:
-    """Delete every job of a queue that has not started."""
+    """Delete every unfinished job of a queue that does not run, also scheduled and retrying ones."""
     return Changed(context.app.queue(queue).clear())
 
 

@@ -129,7 +129,7 @@ def _confirm_clear(request: PageRequest) -> Confirmation:
     return Confirmation(
         f"Delete {counted(waiting, 'job')} of queue {name}, all that have not started?",
         f"Delete {counted(waiting, 'job')}",
-        "Running and finished jobs stay. This can’t be undone.",
+        "Scheduled and retrying jobs go too; running and finished ones stay. This can’t be undone.",
     )
 
 
