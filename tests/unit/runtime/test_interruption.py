@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 import threading
@@ -362,11 +363,14 @@ class Storm:
         self.stray: list[BaseException] = []
         self.over = threading.Event()
         self._runs = runs
+        self._deadline = time.monotonic() + PATIENCE  # on a busy machine the interrupter may come late
         self._open: list[int] = []
 
     def work(self) -> None:
         try:
-            for number in range(self._runs):
+            for number in itertools.count():
+                if number >= self._runs and (min(self.ends.values()) > 10 or time.monotonic() > self._deadline):
+                    break
                 self.ends[self._end_of_run(number)] += 1
                 assert not self._open
         except BaseException as error:
@@ -410,7 +414,7 @@ def storm(runs: int) -> None:
         storm.over.wait(0.00001)
     thread.join(PATIENCE)
     assert not storm.stray
-    assert sum(storm.ends.values()) == runs
+    assert sum(storm.ends.values()) >= runs
     assert min(storm.ends.values()) > 10, storm.ends
     assert not shields
 
