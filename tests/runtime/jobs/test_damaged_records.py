@@ -311,6 +311,21 @@ def test_a_damaged_schedule_is_reported_and_can_be_deleted(shop: Headrace, addre
     assert [one.id for one in shop.schedules.list()] == ["good"]
 
 
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_schedule_with_a_damaged_id_is_shown_and_can_be_deleted(shop: Headrace, address: str) -> None:
+    for name in ("empty", "blank"):
+        shop.schedules.create(name, "run", every=3600)
+    for value in values_of(address):
+        if value.kind == "headrace_schedules.id":
+            value.put({"empty": "", "blank": "two words"}[value.held])
+    ids = [one.id for one in shop.schedules.list()]
+    assert sorted(ids) == ["", "two words"]
+    assert [shop.schedules.get(one).id for one in ids] == ids
+    assert [shop.schedules.history(one) for one in ids] == [[], []]
+    assert all(shop.schedules.delete(one) for one in ids)
+    assert shop.schedules.list() == []
+
+
 @pytest.mark.engines("sqlite")
 def test_an_undecodable_text_does_not_hide_the_others(shop: Headrace, file: Path, folder: Path) -> None:
     task = shop.task_by_name("run").using(metadata={"a": "b"})

@@ -224,7 +224,7 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> bool:
         """Delete a schedule and its history; False if there is none. The next worker creates a declared one again."""
-        return self._schedule_store.delete(schedule_id_of(schedule_id))
+        return self._schedule_store.delete(self._stored_id(schedule_id))
 
     def run_now(self, schedule_id: str) -> Job[Any]:
         """Enqueue its job now, paused or not. Its run times, limit and overlap rule do not apply."""
@@ -262,8 +262,17 @@ class Schedules:
     def _schedule_store(self) -> ScheduleStore:
         return self._services.engine.schedule_store
 
+    def _stored_id(self, value: str) -> str:
+        """A valid id, or the damaged one of a stored schedule."""
+        try:
+            return schedule_id_of(value)
+        except InvalidSchedule:
+            if not any(row.id == value for row in self._schedule_store.get()):
+                raise
+            return value
+
     def _row(self, schedule_id: str) -> ScheduleRow:
-        for row in self._schedule_store.get([schedule_id_of(schedule_id)]):
+        for row in self._schedule_store.get([self._stored_id(schedule_id)]):
             return row
         near = nearest(schedule_id, (known.id for known in self._schedule_store.get()))
         hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists them"
