@@ -18,16 +18,17 @@ from headrace.app.schedules.declared import Declarations, bound, is_immediate, s
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.app.services.services import Services
 from headrace.core.codec.redaction import unmasked
+from headrace.core.damaged_records import DAMAGE
 from headrace.core.jobs import ids
 from headrace.core.jobs.records import NewJob
 from headrace.core.schedules.parse import moment
 from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.core.schedules.schedule import Timing, timing, upcoming
 from headrace.core.tasks.options import check_limit, check_priority, check_queue
-from headrace.core.text import nearest, short
+from headrace.core.text import nearest, short, why
 from headrace.engines.protocol.schedules import ScheduleStore
 from headrace.engines.shared.decisions import closed_error
-from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
+from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call, Task
@@ -144,7 +145,7 @@ class Schedules:
         elif timing_fields:
             raise InvalidSchedule("give preview() the id of a schedule or a timing, not both")
         else:
-            row = self._row(schedule_id)
+            row = self._whole(schedule_id)
             when, anchor = timing_of(row), row.created_at
             count = count if when.limit is None else min(count, max(when.limit - row.fired, 0))
         times = upcoming(when, now if begin is None else begin, anchor, count)
@@ -229,7 +230,7 @@ class Schedules:
     def run_now(self, schedule_id: str) -> Job[Any]:
         """Enqueue its job now, paused or not. Its run times, limit and overlap rule do not apply."""
         for _ in range(_ATTEMPTS):
-            row = self._row(schedule_id)
+            row = self._whole(schedule_id)
             now = self._services.clock.now()
             new = job_for(row, now, now, ids.new_id(now))
             occurrence = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
@@ -278,9 +279,20 @@ class Schedules:
         hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists them"
         raise ScheduleNotFound(schedule_id, f"; {hint}")
 
+    def _whole(self, schedule_id: str) -> ScheduleRow:
+        row = self._row(schedule_id)
+        try:
+            timing_of(row)
+            call_of(row)
+        except DAMAGE as error:
+            raise CorruptPayload(
+                f"schedule {row.id!r} is damaged ({why(error)}); delete it and create it again"
+            ) from error
+        return row
+
     def _change(self, schedule_id: str, change: Callable[[ScheduleRow, int], ScheduleRow]) -> Schedule:
         for _ in range(_ATTEMPTS):
-            row = self._row(schedule_id)
+            row = self._whole(schedule_id)
             now = self._services.clock.now()
             wanted = change(row, now)
             if wanted == row or self._schedule_store.put(structs.replace(wanted, updated_at=now)):
