@@ -307,7 +307,7 @@ def test_a_damaged_version_is_named_with_its_key_and_disturbs_no_open_engine(
 ) -> None:
     redis_engine.insert([new_job("job")], now=NOW)
     inside.client.set(inside.key("version"), damage)
-    assert redis_engine.maintenance.facts(NOW)
+    assert redis_engine.maintenance.facts(NOW).details["schema"] == -1
     assert ids(redis_engine.exchange([], want(1), now=NOW).claims) == ["job"]
     with pytest.raises(SchemaMismatch, match="version is damaged"):
         store.open().queries.count(EVERYTHING)
