@@ -64,7 +64,7 @@ lint: $(STAMP) ## format, lint, types and the floors of the architecture
 	  echo "lint: some files are not formatted; 'make format' formats them" >&2; \
 	  $(BIN)/ruff format --check .; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary --num-workers auto src $(wildcard tests) $(wildcard bench)
+	@$(BIN)/mypy --strict --no-error-summary src $(wildcard tests) $(wildcard bench)
 	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$out"; exit 1; }
 	@echo "lint: clean"
 

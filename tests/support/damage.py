@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 # What makes a store one, and so no record of it: its layout, its name, its last number.
-_NO_RECORDS = {"schema", "store", "seq", "headrace_schema", "headrace_store", "headrace_migrations"}
+_NO_RECORDS = {"version", "store", "seq", "headrace_schema", "headrace_store", "headrace_migrations"}
 
 
 class Value(NamedTuple):

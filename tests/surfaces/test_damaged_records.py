@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -133,7 +134,8 @@ class Trial:
 
     def _surfaces(self, ids: list[str]) -> None:
         there = Client(self._app.asgi(rate=None))
-        dead_letters = [letter.id for letter in self._safe(self._app.dead.list)]
+        ids = [quote(job_id, safe="") for job_id in ids]
+        dead_letters = [quote(letter.id, safe="") for letter in self._safe(self._app.dead.list)]
         paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.method == "GET" and "events" not in endpoint.path]
         paths = [PREFIX + path for path in paths if "{" not in path and "preview" not in path]
         paths += [f"{PREFIX}/jobs/{job_id}" for job_id in ids]

@@ -11,7 +11,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from headrace.app.app import Headrace
 from headrace.core.clock import to_ms
 from headrace.core.codec import codec
+from headrace.core.damaged_records import items_of
 from headrace.core.events.log import COMPLETED, STARTED, EventGroup
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.fingerprint import fingerprint
@@ -78,8 +79,8 @@ class RemoteClaim(Struct, frozen=True):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        stored = self.claim.metadata
-        return {} if stored is None else msgspec.json.decode(stored)
+        """Its metadata; empty if damaged."""
+        return cast("dict[str, Any]", items_of(self.claim.metadata or "{}", dict))
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True):

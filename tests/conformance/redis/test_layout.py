@@ -301,6 +301,18 @@ def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnde
     assert inside.names() == before
 
 
+@pytest.mark.parametrize("damage", [b"", b"\xe9", b"1.5", b"-1"])
+def test_a_damaged_version_is_named_with_its_key_and_disturbs_no_open_engine(
+    store: StoreUnderTest, redis_engine: RedisEngine, inside: Inside, damage: bytes
+) -> None:
+    redis_engine.insert([new_job("job")], now=NOW)
+    inside.client.set(inside.key("version"), damage)
+    assert redis_engine.maintenance.facts(NOW).details["schema"] == -1
+    assert ids(redis_engine.exchange([], want(1), now=NOW).claims) == ["job"]
+    with pytest.raises(SchemaMismatch, match="version is damaged"):
+        store.open().queries.count(EVERYTHING)
+
+
 def test_a_store_of_before_the_first_release_is_refused_with_what_to_do(store: StoreUnderTest, inside: Inside) -> None:
     inside.client.set(inside.key("schema"), 1)
     engine = store.open()

@@ -168,6 +168,16 @@ def test_a_handler_of_ones_own_can_have_the_fields_too(
     assert "-/-: outside" in stream.getvalue()
 
 
+def test_no_message_in_json_controls_a_terminal(stream: StringIO) -> None:
+    configure_logs("json", stream=stream)
+    forged = "x\n{}\r\x1b]0;title\x07\x7f\x85\x9b31m\u2028\u202egnp.exe"
+    log.warning("it failed: %s", forged, extra={"user": forged})
+    [line] = stream.getvalue().splitlines()
+    assert line.isprintable()
+    assert json.loads(line)["message"] == f"it failed: {forged}"
+    assert json.loads(line)["user"] == forged
+
+
 @pytest.mark.parametrize("odd", [float("nan"), 10**400, "\ud800", {1, 2}, object(), {"deep": "\ud800"}])
 def test_no_value_costs_a_line(odd: Any) -> None:
     record = logging.makeLogRecord({"msg": "odd", "odd": odd, "name": "shop"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -306,9 +306,31 @@ def test_a_damaged_schedule_is_reported_and_can_be_deleted(shop: Headrace, addre
                 value.put(text[:20] if isinstance(value.held, bytes) else value.held[:20])
     assert [(one.id, bool(one.error)) for one in shop.schedules.list()] == [("bad", True), ("good", False)]
     assert shop.schedules.get("bad").error
+    changes: list[Callable[[str], object]] = [
+        *(shop.schedules.pause, shop.schedules.resume, shop.schedules.run_now, shop.schedules.preview),
+        lambda name: shop.schedules.update(name, every=60),
+    ]
+    for change in changes:
+        with pytest.raises(CorruptPayload, match=r"schedule 'bad' is damaged .* delete it and create it again"):
+            change("bad")
     assert "damaged_values" in {finding.code for finding in shop.admin.check(deep=True)}
     assert shop.schedules.delete("bad")
     assert [one.id for one in shop.schedules.list()] == ["good"]
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_schedule_with_a_damaged_id_is_shown_and_can_be_deleted(shop: Headrace, address: str) -> None:
+    for name in ("empty", "blank"):
+        shop.schedules.create(name, "run", every=3600)
+    for value in values_of(address):
+        if value.kind == "headrace_schedules.id":
+            value.put({"empty": "", "blank": "two words"}[value.held])
+    ids = [one.id for one in shop.schedules.list()]
+    assert sorted(ids) == ["", "two words"]
+    assert [shop.schedules.get(one).id for one in ids] == ids
+    assert [shop.schedules.history(one) for one in ids] == [[], []]
+    assert all(shop.schedules.delete(one) for one in ids)
+    assert shop.schedules.list() == []
 
 
 @pytest.mark.engines("sqlite")

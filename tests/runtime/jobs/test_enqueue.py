@@ -105,6 +105,15 @@ def test_an_argument_that_can_not_be_stored_is_refused_with_its_place(
     assert is_empty(app)
 
 
+@pytest.mark.every_engine
+def test_a_nul_arrives_in_the_first_job_in_a_later_one_and_in_a_batch(app: Headrace, echo: Any) -> None:
+    texts = ["first\0", "later\0", "\0", {"key\0": ["\0"]}]
+    jobs = [echo.enqueue(text) for text in texts] + app.enqueue_many([echo.bind(text) for text in texts])
+    assert [app.jobs.get(job.id).args for job in jobs] == [(text,) for text in texts] * 2
+    with app.worker():
+        assert [job.result(PATIENCE) for job in jobs] == texts * 2
+
+
 def test_a_payload_of_exactly_the_limit_is_stored_and_one_byte_more_is_not(app: Headrace, echo: Any) -> None:
     with pytest.raises(PayloadTooLarge, match="limit is 1,048,576 bytes"):
         echo.enqueue("x" * (LIMIT - OVERHEAD + 1))

@@ -58,6 +58,15 @@ def test_a_handle_is_as_of_its_last_refresh(still: Headrace, add: Any) -> None:
     assert {job, still.jobs.get(job.id)} == {job}
 
 
+@pytest.mark.parametrize("name", ["id", "task", "args", "kwargs", "queue", "priority", "created_at", "state"])
+def test_no_field_of_a_handle_can_be_assigned(still: Headrace, add: Any, name: str) -> None:
+    job = add.enqueue(1, 2)
+    before = getattr(job, name)
+    with pytest.raises(AttributeError):
+        setattr(job, name, "x")
+    assert getattr(job, name) == before
+
+
 def test_an_unknown_job_is_not_found(still: Headrace, add: Any) -> None:
     with pytest.raises(JobNotFound, match="no job has the id 'nothing'"):
         still.jobs.get("nothing")

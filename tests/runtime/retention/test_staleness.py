@@ -66,6 +66,12 @@ def test_a_dry_run_is_the_default_and_changes_nothing(app: Headrace, stock: None
     assert app.dead.count() == 0
 
 
+def test_the_terms_of_a_task_hold_before_a_worker_has_started(app: Headrace, now: int) -> None:
+    app.task(name="strict", lifecycle=Lifecycle(max_pending=600))(lambda: None)
+    app.engine.insert([old(now, "strict", HOUR, task="strict"), old(now, "other", HOUR)])
+    assert [one.id for one in app.lifecycle.detect_stale()] == ["strict"]
+
+
 def test_the_real_run_does_what_the_dry_run_listed(app: Headrace, stock: None) -> None:
     found = app.lifecycle.detect_stale(warnings=True)
     done = app.lifecycle.detect_stale(dry_run=False, warnings=True, batch_size=1)

@@ -17,6 +17,7 @@ from headrace import Headrace, Job, Retry
 from headrace.core.queues.rates import as_rate
 from headrace.web.remote_workers import RemoteClaim, RemoteWorkers
 from tests.support.damage import put_field
+from tests.support.engines import KINDS
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
@@ -113,6 +114,23 @@ def test_a_job_with_damaged_options_fails_and_blocks_no_other_claim(folder: Path
         put_field(url, jobs[1].id, "options", "{")
         assert [job["id"] for job in claimed(Api(app.asgi(rate=None)))] == [jobs[0].id, jobs[2].id]
         assert (jobs[1].refresh().state, jobs[1].reason) == ("failed", "corrupt_options")
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("damage", ['":2}{"n', "[1]", "7"])
+def test_damaged_metadata_is_empty_for_the_worker_and_blocks_no_claim(
+    engine_name: str, folder: Path, damage: str
+) -> None:
+    kind = KINDS[engine_name]
+    address = kind.create(folder)
+    with Headrace(kind.url(address)) as app:
+        app.task(name="add")(lambda number: number)
+        jobs = [enqueued(app, "add", number, metadata={"n": number}) for number in range(3)]
+        put_field(kind.url(address), jobs[1].id, "metadata", damage)
+        there = Api(app.asgi(rate=None))
+        given = {job["id"]: job["metadata"] for job in claimed(there)}
+        assert given == {jobs[0].id: {"n": 0}, jobs[1].id: {}, jobs[2].id: {"n": 2}}
+    kind.discard(address)
 
 
 def test_a_renewal_returns_lost_jobs_and_stores_progress_and_logs(app: Headrace, api: Api) -> None:

@@ -152,6 +152,7 @@ def refuse_sends(call: Call[Any]) -> None:
         ({"priority": 5000}, "priority"),
         ({"retry": {"jitter": 7}}, "retry jitter"),
         ({"args": ["secret"]}, "not for you"),
+        ({"task": "headrace.webhook"}, "headrace's own"),
     ],
 )
 def test_an_invalid_job_to_spawn_fails_its_attempt_and_no_other(

@@ -18,16 +18,17 @@ from headrace.app.schedules.declared import Declarations, bound, is_immediate, s
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.app.services.services import Services
 from headrace.core.codec.redaction import unmasked
+from headrace.core.damaged_records import DAMAGE
 from headrace.core.jobs import ids
 from headrace.core.jobs.records import NewJob
 from headrace.core.schedules.parse import moment
 from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.core.schedules.schedule import Timing, timing, upcoming
 from headrace.core.tasks.options import check_limit, check_priority, check_queue
-from headrace.core.text import nearest, short
+from headrace.core.text import nearest, short, why
 from headrace.engines.protocol.schedules import ScheduleStore
 from headrace.engines.shared.decisions import closed_error
-from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
+from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call, Task
@@ -144,7 +145,7 @@ class Schedules:
         elif timing_fields:
             raise InvalidSchedule("give preview() the id of a schedule or a timing, not both")
         else:
-            row = self._row(schedule_id)
+            row = self._whole(schedule_id)
             when, anchor = timing_of(row), row.created_at
             count = count if when.limit is None else min(count, max(when.limit - row.fired, 0))
         times = upcoming(when, now if begin is None else begin, anchor, count)
@@ -224,12 +225,12 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> bool:
         """Delete a schedule and its history; False if there is none. The next worker creates a declared one again."""
-        return self._schedule_store.delete(schedule_id_of(schedule_id))
+        return self._schedule_store.delete(self._stored_id(schedule_id))
 
     def run_now(self, schedule_id: str) -> Job[Any]:
         """Enqueue its job now, paused or not. Its run times, limit and overlap rule do not apply."""
         for _ in range(_ATTEMPTS):
-            row = self._row(schedule_id)
+            row = self._whole(schedule_id)
             now = self._services.clock.now()
             new = job_for(row, now, now, ids.new_id(now))
             occurrence = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
@@ -262,16 +263,36 @@ class Schedules:
     def _schedule_store(self) -> ScheduleStore:
         return self._services.engine.schedule_store
 
+    def _stored_id(self, value: str) -> str:
+        """A valid id, or the damaged one of a stored schedule."""
+        try:
+            return schedule_id_of(value)
+        except InvalidSchedule:
+            if not any(row.id == value for row in self._schedule_store.get()):
+                raise
+            return value
+
     def _row(self, schedule_id: str) -> ScheduleRow:
-        for row in self._schedule_store.get([schedule_id_of(schedule_id)]):
+        for row in self._schedule_store.get([self._stored_id(schedule_id)]):
             return row
         near = nearest(schedule_id, (known.id for known in self._schedule_store.get()))
         hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists them"
         raise ScheduleNotFound(schedule_id, f"; {hint}")
 
+    def _whole(self, schedule_id: str) -> ScheduleRow:
+        row = self._row(schedule_id)
+        try:
+            timing_of(row)
+            call_of(row)
+        except DAMAGE as error:
+            raise CorruptPayload(
+                f"schedule {row.id!r} is damaged ({why(error)}); delete it and create it again"
+            ) from error
+        return row
+
     def _change(self, schedule_id: str, change: Callable[[ScheduleRow, int], ScheduleRow]) -> Schedule:
         for _ in range(_ATTEMPTS):
-            row = self._row(schedule_id)
+            row = self._whole(schedule_id)
             now = self._services.clock.now()
             wanted = change(row, now)
             if wanted == row or self._schedule_store.put(structs.replace(wanted, updated_at=now)):

@@ -27,6 +27,8 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id", "trace_id")
 NOTHING = "-"
 _CONTINUED = "\n  | "
+# JSON may hold these as they are: they control a terminal, end a line of some readers, or reorder what is shown.
+_CONTROLS = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 _MAX_INT = 2**63  # the largest integer that any JSON reader accepts
 LogFormat = Literal["human", "json"]
 _OWN = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
@@ -75,7 +77,7 @@ class TextFormatter:
 
 
 class JsonFormatter:
-    """For programs: one JSON object per line, including `extra`, with secrets masked."""
+    """For programs: one JSON object per line, including `extra`, with secrets masked and control characters escaped."""
 
     def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
         self._secret_words = words_of(secret_words)
@@ -230,9 +232,10 @@ def _extra(record: logging.LogRecord, secret_words: frozenset[str]) -> dict[str,
 
 def _encoded(line: dict[str, Any]) -> str:
     try:
-        return msgspec.json.encode(line, enc_hook=repr).decode()
+        encoded = msgspec.json.encode(line, enc_hook=repr)
     except (TypeError, ValueError, RecursionError):  # a value that JSON can't hold must not lose the line
-        return msgspec.json.encode({name: _harmless(value) for name, value in line.items()}).decode()
+        encoded = msgspec.json.encode({name: _harmless(value) for name, value in line.items()})
+    return encoded.decode().translate(_CONTROLS)
 
 
 def _harmless(value: Any) -> Any:
