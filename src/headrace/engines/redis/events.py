@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.events.event import page_of
-from headrace.core.events.log import EventGroup, page, read
+from headrace.core.events.log import EventGroup, page, read, without
 from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.operation_timing import timed_part
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from headrace.engines.redis.database import RedisDatabase
 
 _append, _trim = load("events/append_events"), load("events/trim_events")
+_copy, _use_copy = load("events/copy_events"), load("events/use_events_copy")
+_PAGES_PER_STEP = 200  # read or copied at once to erase events: a page may have thousands of them
+_COPY_TTL = 600  # seconds after which a copy is gone if its process was killed
 
 
 @timed_part
@@ -38,6 +42,37 @@ class RedisEventStore:
     def trim(self, before: int, most: int, limit: int) -> int:
         self._database.prepare()
         return int(self._database.connections.run(_trim, before, most, limit))
+
+    def erase(self, jobs: Collection[str]) -> int:
+        """The entries of a stream can't be changed: a copy takes its place. One that another copy overtakes begins anew."""
+        unwanted, erased = frozenset(jobs), 0
+        while True:
+            count = sum(count for _, count, _ in self._changes(unwanted))
+            erased = max(erased, count)
+            if not count or self._erase_in_copy(unwanted):
+                return erased
+
+    def _changes(self, unwanted: frozenset[str]) -> Iterator[tuple[str, int, list[str]]]:
+        """For each step its last cursor, how many events change, and the cursors and texts of the pages with them."""
+        after: str | None = None
+        while pages := self.read(after, _PAGES_PER_STEP):
+            after, erased, texts = pages[-1][0], 0, list[str]()
+            for cursor, groups in pages:
+                changed, count = without(groups, unwanted)
+                if count:
+                    texts += (cursor, page(changed).text)
+                    erased += count
+            yield after, erased, texts
+
+    def _erase_in_copy(self, unwanted: frozenset[str]) -> bool:
+        """Erase in a copy of the stream, and use that; False if another copy was used meanwhile."""
+        connections, name = self._database.connections, secrets.token_hex(8)
+        used = int(connections.command("GET", f"{{{self._database.prefix}}}:events_copies") or 0)
+        for last, _, texts in self._changes(unwanted):
+            args = (name, last, _COPY_TTL, *texts)
+            connections.run(_copy, *args, repeat=args)
+        swap = (name, used, _PAGES_PER_STEP)
+        return int(connections.run(_use_copy, *swap, repeat=swap)) == 1
 
     def _command(self, command: str, *values: str | int) -> Any:
         self._database.prepare()

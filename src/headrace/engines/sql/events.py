@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
 from headrace.core.events.event import page_of
-from headrace.core.events.log import EventBatch, EventGroup, page, read
+from headrace.core.events.log import EventBatch, EventGroup, page, read, without
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.transaction import Database, Transaction
 
+_PAGES_PER_STEP = 200  # read at once to erase events: a page may have thousands of them
 _rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
 
 
@@ -36,6 +37,29 @@ class SqlEventStore:
 
     def trim(self, before: int, most: int, limit: int) -> int:
         return self._database.write(lambda tx: tx.run("trim_events", before=before, most=most, limit=limit))
+
+    def erase(self, jobs: Collection[str]) -> int:
+        unwanted, erased, after = frozenset(jobs), 0, "0"
+        while rows := self._scan(after):
+            changed: list[tuple[str, str]] = []
+            for cursor, text, only in rows:
+                groups, count = without(read(text, only), unwanted)
+                erased += count
+                if count:
+                    changed.append((cursor, page(groups).text))
+            if changed:
+                self._database.write(lambda tx, changed=changed: _correct(tx, changed))  # type: ignore[misc]
+            after = rows[-1][0]
+        return erased
+
+    def _scan(self, after: str) -> list[tuple[str, str, str | None]]:
+        rows = self._database.read(lambda tx: tx.fetch("scan_events", after=after, limit=_PAGES_PER_STEP))
+        return _rows.decode(rows)
+
+
+def _correct(tx: Transaction, pages: Sequence[tuple[str, str]]) -> None:
+    for cursor, text in pages:
+        tx.run("correct_page", cursor=cursor, page=text)
 
 
 def append_events(tx: Transaction, batch: EventBatch) -> None:
