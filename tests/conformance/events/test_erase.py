@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headrace.core.events.event import Event
@@ -9,6 +11,9 @@ from headrace.core.events.log import EventGroup
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
+from headrace.engines.redis import events
+from headrace.engines.redis.events import RedisEventStore
+from headrace.engines.redis.script_loader import Script
 from tests.conformance.events.reading import read_events
 from tests.support.builders import NOW, claim, new_job, retry, settle, submit_and_claim, succeed
 
@@ -90,33 +95,26 @@ def test_a_success_that_the_store_refused_stays_refused(engine: Engine) -> None:
 
 @pytest.mark.engines("redis")
 def test_an_erasure_that_another_one_overtakes_begins_anew(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.engines.redis.events import RedisEventStore
-
+    store = engine.events
+    assert isinstance(store, RedisEventStore)
     tell(engine, "one", MARK)
     tell(engine, "two", MARK)
-    in_copy, overtaken = RedisEventStore._erase_in_copy, []
+    put_copy_in_place = events._use_copy
+    was_overtaken: list[bool] = []
 
-    def overtaking(store: RedisEventStore, unwanted: frozenset[str]) -> bool:
-        steps = store._changes
+    def run(script: Script, *args: str | int, **how: Any) -> Any:
+        if script is put_copy_in_place and not was_overtaken:
+            was_overtaken.append(True)
+            assert store.erase(["two"]) == 1
+        return run_script(script, *args, **how)
 
-        def changes(of: frozenset[str]) -> object:
-            yield from steps(of)
-            if not overtaken:
-                overtaken.append(True)
-                store._changes = steps  # type: ignore[method-assign]
-                assert store.erase(["two"]) == 1
-
-        store._changes = changes  # type: ignore[method-assign,assignment]
-        try:
-            return in_copy(store, unwanted)
-        finally:
-            store._changes = steps  # type: ignore[method-assign]
-
-    monkeypatch.setattr(RedisEventStore, "_erase_in_copy", overtaking)
-    assert engine.events.erase(["one"]) == 1
-    assert overtaken
+    connections = store._database.connections
+    run_script = connections.run
+    monkeypatch.setattr(connections, "run", run)
+    assert store.erase(["one"]) == 1
+    assert was_overtaken
     assert [event.job_id for event in read_events(engine)] == [None, "other", None, "other"]
-    assert not [part.name for part in engine.maintenance.storage("events_copy:*", 10)]
+    assert not engine.maintenance.storage("events_copy:*", 10)
 
 
 def test_erased_events_still_count_in_a_claimed_job(engine: Engine) -> None:

@@ -146,13 +146,16 @@ def narrowed(groups: Sequence[EventGroup], to: Collection[str]) -> list[EventGro
     return [each for group in groups for each in _expanded(group, applies_to)]
 
 
-def without(groups: Sequence[EventGroup], jobs: Collection[str]) -> tuple[list[EventGroup], int]:
-    """These groups, expanded, without the ids of these jobs and the data of their events; how many events those are.
+def without(text: str | bytes, only: str | bytes | None, jobs: Collection[str]) -> tuple[str, int] | None:
+    """A stored page, expanded, without the ids of these jobs and the data of their events; how many events those are.
 
-    The events themselves stay, with their times: cursors and metrics count them.
+    None if it names none of them. The events themselves stay, with their times: cursors and metrics count them.
     """
-    blank = [_without(group, jobs) for group in groups]
-    return [group for group, _ in blank], sum(count for _, count in blank)
+    stored = damaged_records.read(_groups.decode, text) or ()
+    if not any(job_id in jobs for group in stored for job_id in _in_full(group).jobs):
+        return None
+    blank = [_without(group, jobs) for group in read(text, only)]
+    return page([group for group, _ in blank]).text, sum(count for _, count in blank)
 
 
 def _without(group: EventGroup, jobs: Collection[str]) -> tuple[EventGroup, int]:

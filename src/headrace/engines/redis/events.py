@@ -44,34 +44,35 @@ class RedisEventStore:
         return int(self._database.connections.run(_trim, before, most, limit))
 
     def erase(self, jobs: Collection[str]) -> int:
-        """The entries of a stream can't be changed: a copy takes its place. One that another copy overtakes begins anew."""
+        # Entries of a stream can't be changed: a copy takes its place, unless another one was quicker.
         unwanted, erased = frozenset(jobs), 0
         while True:
-            count = sum(count for _, count, _ in self._changes(unwanted))
-            erased = max(erased, count)
-            if not count or self._erase_in_copy(unwanted):
+            steps = [(count, bool(texts)) for _, count, texts in self._changes(unwanted)]
+            erased = max(erased, sum(count for count, _ in steps))
+            if not any(changes for _, changes in steps) or self._erase_in_copy(unwanted):
                 return erased
 
     def _changes(self, unwanted: frozenset[str]) -> Iterator[tuple[str, int, list[str]]]:
         """For each step its last cursor, how many events change, and the cursors and texts of the pages with them."""
-        after: str | None = None
-        while pages := self.read(after, _PAGES_PER_STEP):
-            after, erased, texts = pages[-1][0], 0, list[str]()
-            for cursor, groups in pages:
-                changed, count = without(groups, unwanted)
-                if count:
-                    texts += (cursor, page(changed).text)
-                    erased += count
-            yield after, erased, texts
+        first = "-"
+        while entries := self._command("XRANGE", first, "+", "COUNT", _PAGES_PER_STEP):
+            erased, texts, cursor = 0, list[str](), ""
+            for entry in entries:
+                cursor, text, only = _stored(entry)
+                if (changed := without(text, only, unwanted)) is not None:
+                    texts += (cursor, changed[0])
+                    erased += changed[1]
+            first = f"({cursor}"
+            yield cursor, erased, texts
 
     def _erase_in_copy(self, unwanted: frozenset[str]) -> bool:
         """Erase in a copy of the stream, and use that; False if another copy was used meanwhile."""
         connections, name = self._database.connections, secrets.token_hex(8)
         used = int(connections.command("GET", f"{{{self._database.prefix}}}:events_copies") or 0)
         for last, _, texts in self._changes(unwanted):
-            args = (name, last, _COPY_TTL, *texts)
+            args: tuple[str | int, ...] = (name, last, _COPY_TTL, *texts)
             connections.run(_copy, *args, repeat=args)
-        swap = (name, used, _PAGES_PER_STEP)
+        swap: tuple[str | int, ...] = (name, used, _PAGES_PER_STEP)
         return int(connections.run(_use_copy, *swap, repeat=swap)) == 1
 
     def _command(self, command: str, *values: str | int) -> Any:
@@ -80,6 +81,12 @@ class RedisEventStore:
 
 
 def _page(entry: Sequence[Any]) -> tuple[str, list[EventGroup]]:
+    cursor, text, only = _stored(entry)
+    return cursor, read(text, only)
+
+
+def _stored(entry: Sequence[Any]) -> tuple[str, bytes, bytes | None]:
+    """The cursor of an entry, its page and the jobs to which it applies, if not to all."""
     cursor, fields = entry
     entry_fields = dict(zip(fields[::2], fields[1::2], strict=True))
-    return cursor.decode(), read(entry_fields[b"page"], entry_fields[b"only"] or None)
+    return cursor.decode(), entry_fields[b"page"], entry_fields[b"only"] or None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -41,14 +42,11 @@ class SqlEventStore:
     def erase(self, jobs: Collection[str]) -> int:
         unwanted, erased, after = frozenset(jobs), 0, "0"
         while rows := self._scan(after):
-            changed: list[tuple[str, str]] = []
-            for cursor, text, only in rows:
-                groups, count = without(read(text, only), unwanted)
-                erased += count
-                if count:
-                    changed.append((cursor, page(groups).text))
+            found = [(cursor, without(text, only, unwanted)) for cursor, text, only in rows]
+            changed = [(cursor, *page_and_count) for cursor, page_and_count in found if page_and_count is not None]
             if changed:
-                self._database.write(lambda tx, changed=changed: _correct(tx, changed))  # type: ignore[misc]
+                self._database.write(partial(_correct, pages=changed))
+            erased += sum(count for _, _, count in changed)
             after = rows[-1][0]
         return erased
 
@@ -57,8 +55,8 @@ class SqlEventStore:
         return _rows.decode(rows)
 
 
-def _correct(tx: Transaction, pages: Sequence[tuple[str, str]]) -> None:
-    for cursor, text in pages:
+def _correct(tx: Transaction, pages: Sequence[tuple[str, str, int]]) -> None:
+    for cursor, text, _ in pages:
         tx.run("correct_page", cursor=cursor, page=text)
 
 
