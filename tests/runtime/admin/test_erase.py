@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import Headrace, PermanentError, Retry, Unique, chain, current_job
-from headrace.app.admin.erasure import KIND
+from headrace.app.admin import erasure
+from headrace.app.admin.erasure import KIND, Erasure
 from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.event import Event
 from headrace.core.events.webhooks import WebhookRow
 from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import row_of
+from headrace.errors import InvalidJob
+from tests.conformance.events.reading import read_events
+from tests.support.builders import new_job, want
 from tests.support.raw_contents import places_of
 from tests.support.waiting import eventually
 
@@ -101,13 +107,13 @@ def test_nothing_of_a_person_is_left(app: Headrace, store: str, folder: Path) ->
     assert len(places_of(ANN, store)) > 5
     plan = app.admin.erase(tag=TAGS[ANN], dry_run=True)
     assert app.jobs.count(tag=TAGS[ANN]) == plan.jobs > 5
-    erasure = app.admin.erase(tag=TAGS[ANN], by="dan")
+    erased = app.admin.erase(tag=TAGS[ANN], by="dan")
     assert places_of(ANN, store) == []
-    assert (erasure.jobs, erasure.archived, erasure.dead_letters, erasure.schedules) == (plan.jobs, 1, 3, 1)
+    assert (erased.jobs, erased.archived, erased.dead_letters, erased.schedules) == (plan.jobs, 1, 3, 1)
     assert (plan.archived, plan.dead_letters, plan.schedules) == (1, 2, 1)
-    assert (erasure.running, erasure.deliveries, erasure.questions) == (0, 1, 1)
-    assert erasure.events > 10
-    assert erasure.audit_entries >= 3
+    assert (erased.running, erased.deliveries, erased.questions) == (0, 1, 1)
+    assert erased.events > 10
+    assert erased.audit_entries >= 3
     assert app.jobs.count(archived=True, tag=TAGS[ANN]) == 0
     entries = [(entry.who, entry.what, entry.target, entry.outcome) for entry in app.audit.list(2)]
     assert entries == [("dan", "admin.erase", "tag user:42", "done"), ("dan", "admin.erase", "tag user:42", "begun")]
@@ -123,3 +129,110 @@ def test_nothing_of_a_person_is_left(app: Headrace, store: str, folder: Path) ->
     app.close()
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert [path.name for path in files if ANN.encode() in path.read_bytes()] == []
+
+
+def test_a_running_job_is_cancelled_and_erased_once_it_has_ended(app: Headrace, store: str, folder: Path) -> None:
+    began, go_on = folder / "began", folder / "go"
+
+    @app.task
+    def hold(who: str) -> None:
+        began.touch()
+        while not go_on.exists():
+            time.sleep(0.01)
+
+    with app.worker(concurrency=1):
+        job = hold.using(tags=("user:42",)).enqueue(ANN)
+        eventually(began.exists, "it runs")
+        assert app.admin.erase(tag="user:42", dry_run=True).running == 1
+        first = app.admin.erase(tag="user:42", by="dan")
+        assert (first.jobs, first.running, job.refresh().state) == (0, 1, "cancelled")
+        go_on.touch()
+        eventually(lambda: app.admin.erase(tag="user:42", by="dan").jobs == 1, "it has ended")
+    assert places_of(ANN, store) == []
+
+
+def test_a_job_whose_worker_is_gone_is_erased_at_once(app: Headrace) -> None:
+    app.engine.insert([new_job("job", tags=("user:42",), created_at=app.clock.now(), run_at=app.clock.now())])
+    assert app.engine.exchange([], want(worker="dead")).claims
+    erased = app.admin.erase(tag="user:42", by="dan")
+    assert (erased.jobs, erased.running) == (1, 0)
+
+
+def test_a_later_erasure_finishes_one_that_was_cut_off(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = insert(app, 450)
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(app.engine.events, "erase", lambda ids: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            app.admin.erase(tag="user:42", by="dan")
+    assert app.jobs.count() == 0
+    assert len(app.engine.document_store.get(KIND)) == 3
+    assert jobs <= ids_in_events(app)
+    app.admin.erase(tag="another", by="dan")
+    assert not jobs & ids_in_events(app)
+    assert app.engine.document_store.get(KIND) == []
+
+
+def test_many_ids_are_erased_part_by_part(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasure, "_IDS_PER_PASS", 300)
+    jobs, sizes = insert(app, 1000), list[int]()
+    erase = app.engine.events.erase
+
+    def counting(ids: Collection[str]) -> int:
+        sizes.append(len(ids))
+        return erase(ids)
+
+    monkeypatch.setattr(app.engine.events, "erase", counting)
+    assert app.admin.erase(tag="user:42", by="dan").jobs == 1000
+    assert sizes == [400, 400, 200]
+    assert not jobs & ids_in_events(app)
+
+
+def test_jobs_that_are_gone_are_erased_from_events_by_their_ids(app: Headrace) -> None:
+    jobs = insert(app, 3)
+    app.jobs.delete(tag="user:42")
+    assert jobs <= ids_in_events(app)
+    assert app.admin.erase(ids=sorted(jobs), by="dan").events == 6  # enqueued, removed
+    assert not jobs & ids_in_events(app)
+
+
+def test_dead_letters_and_archived_jobs_match_as_jobs_do(app: Headrace) -> None:
+    leave_traces(app, ANN)
+    for filters in ({"worker": "nobody"}, {"flow": "none"}, {"text": "charlie"}, {"queue": "other"}):
+        plan = app.admin.erase(dry_run=True, **filters)
+        assert plan.format_counts() == "0 jobs"
+    plan = app.admin.erase(dry_run=True, text=ANN)
+    assert (plan.archived, plan.dead_letters) == (1, 2)
+    worker = app.jobs.find(state="completed", task="tell")[0].worker
+    plan = app.admin.erase(dry_run=True, worker=worker)
+    assert (plan.archived, plan.dead_letters) == (1, 2)
+
+
+@pytest.mark.engines("sqlite")
+def test_it_needs_a_filter_and_a_name(app: Headrace) -> None:
+    with pytest.raises(InvalidJob, match="at least one filter"):
+        app.admin.erase(by="dan", tag=None)
+    with pytest.raises(InvalidJob, match="by: give the name"):
+        app.admin.erase(tag="user:42")
+    with pytest.raises(InvalidJob, match="unknown filter 'user'"):
+        app.admin.erase(user=42, by="dan")
+    assert app.audit.list() == []
+
+
+@pytest.mark.engines("sqlite")
+def test_the_async_twin_erases_as_well(app: Headrace) -> None:
+    async def erase() -> Erasure:
+        return await app.admin.aerase(tag="user:42", by="dan")
+
+    insert(app, 3)
+    assert asyncio.run(erase()).jobs == 3
+
+
+def insert(app: Headrace, count: int) -> set[str]:
+    now = app.clock.now()
+    jobs = [new_job(f"j{number}", tags=("user:42",), created_at=now, run_at=now) for number in range(count)]
+    app.engine.insert(jobs)
+    return {job.id for job in jobs}
+
+
+def ids_in_events(app: Headrace) -> set[str | None]:
+    return {event.job_id for event in read_events(app.engine)}
