@@ -32,7 +32,7 @@ from headrace.core.retention.archive import ArchiveRow, key_of, shown
 from headrace.core.tasks.index import HIDDEN
 from headrace.core.text import counted
 from headrace.engines.shared.decisions import closed_error
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InvalidJob
 from headrace.runtime.documents import documents_of
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.schedules.fire import call_of
@@ -90,6 +90,8 @@ class Erasure(Struct, kw_only=True):
 
 def erase_jobs(services: Services, which: Filter, *, dry_run: bool = False) -> Erasure:
     """Erase everything about the matching jobs, without an entry in the audit trail."""
+    if which == Filter():
+        raise InvalidJob("give at least one filter, for example tag='user:42'")
     if not dry_run and (store_status := services.engine.transfer.store_status()) is not None:
         raise closed_error(store_status)
     return _Eraser(services, which, dry_run).run()
