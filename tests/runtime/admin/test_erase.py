@@ -200,6 +200,9 @@ def test_dead_letters_and_archived_jobs_match_as_jobs_do(app: Headrace) -> None:
     for filters in ({"worker": "nobody"}, {"flow": "none"}, {"text": "charlie"}, {"queue": "other"}):
         plan = app.admin.erase(dry_run=True, **filters)
         assert plan.format_counts() == "0 jobs"
+    assert app.admin.erase(dry_run=True, key="acme").format_counts() == "0 jobs"
+    plan = app.admin.erase(dry_run=True, key=ANN)
+    assert (plan.jobs, plan.archived, plan.dead_letters, plan.schedules) == (app.jobs.count(tag=TAGS[ANN]), 1, 2, 1)
     plan = app.admin.erase(dry_run=True, text=ANN)
     assert (plan.archived, plan.dead_letters) == (1, 2)
     worker = app.jobs.find(state="completed", task="tell")[0].worker

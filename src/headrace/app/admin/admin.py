@@ -86,20 +86,23 @@ class Admin:
 
     # -- erasing
 
-    def erase(self, /, *, by: str | None = None, dry_run: bool = False, **filters: Any) -> Erasure:
+    def erase(
+        self, /, *, by: str | None = None, dry_run: bool = False, key: str | None = None, **filters: Any
+    ) -> Erasure:
         """Erase all that the store and its archive hold about the matching jobs. The filters are those of jobs.find().
 
-        Running jobs are cancelled; call it again when they have ended. `by` is recorded in `app.audit`, with the
-        filters. A dry run needs no `by`. Backups are not changed.
+        `key` is a `concurrency_key` or `rate_key`; no index helps to find its jobs. Running jobs are cancelled; call it
+        again when they have ended. `by` is recorded in `app.audit`, with the filters. A dry run needs no `by`. Backups
+        are not changed.
         """
-        which = as_filter(filters)
-        if dry_run or which == Filter():
-            return erase_jobs(self._services, which, dry_run=dry_run)
+        which, name = as_filter(filters), None if key is None else check_text("key", key)
+        if dry_run or (which == Filter() and name is None):
+            return erase_jobs(self._services, which, name, dry_run=dry_run)
         if by is None:
             raise InvalidJob("by: give the name of the person who erases, for the audit trail", field="by")
-        who, audit, target = check_text("by", by), Audit(self._services), described(filters)
+        who, audit, target = check_text("by", by), Audit(self._services), described({**filters, "key": name})
         audit.record(who, "admin.erase", target, "begun")
-        erasure = erase_jobs(self._services, which)
+        erasure = erase_jobs(self._services, which, name)
         audit.record(who, "admin.erase", target, "done", msgspec.structs.asdict(erasure))
         return erasure
 

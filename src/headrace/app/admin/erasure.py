@@ -24,11 +24,12 @@ from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest,
 from headrace.core.documents import STAYS, Document
 from headrace.core.events.webhooks import TASK as DELIVERY
 from headrace.core.events.webhooks import job_of
-from headrace.core.jobs.matching import matches
 from headrace.core.jobs.questions import KIND as QUESTION
-from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow
+from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, NewJob
 from headrace.core.jobs.states import State, Trigger
+from headrace.core.queues.limits import is_concurrency_key, lane_limits_of
 from headrace.core.retention.archive import ArchiveRow, key_of, shown
+from headrace.core.retention.matching import matches
 from headrace.core.tasks.index import HIDDEN
 from headrace.core.text import counted
 from headrace.engines.shared.decisions import closed_error
@@ -88,13 +89,16 @@ class Erasure(Struct, kw_only=True):
         return ", ".join(parts)
 
 
-def erase_jobs(services: Services, which: Filter, *, dry_run: bool = False) -> Erasure:
-    """Erase everything about the matching jobs, without an entry in the audit trail."""
-    if which == Filter():
+def erase_jobs(services: Services, which: Filter, key: str | None = None, *, dry_run: bool = False) -> Erasure:
+    """Erase everything about the matching jobs, without an entry in the audit trail.
+
+    With `key`, only of jobs with this `concurrency_key` or `rate_key`.
+    """
+    if which == Filter() and key is None:
         raise InvalidJob("give at least one filter, for example tag='user:42'")
     if not dry_run and (store_status := services.engine.transfer.store_status()) is not None:
         raise closed_error(store_status)
-    return _Eraser(services, which, dry_run).run()
+    return _Eraser(services, which, key, dry_run).run()
 
 
 class _Named(Struct):
@@ -107,10 +111,11 @@ class _Named(Struct):
 class _Eraser:
     """One erasure."""
 
-    def __init__(self, services: Services, which: Filter, dry_run: bool) -> None:
+    def __init__(self, services: Services, which: Filter, key: str | None, dry_run: bool) -> None:
         self._services = services
         self._engine = services.engine
         self._which = which
+        self._key = key
         self._erasure = Erasure(dry_run=dry_run)
         self._now = self._engine.clock.now()
         self._alive = {worker.id for worker in self._engine.queries.workers() if not worker.is_silent(self._now)}
@@ -119,17 +124,28 @@ class _Eraser:
         erasure, which = self._erasure, self._which
         if which.ids and not erasure.dry_run:
             self._note(which.ids)  # their events may have outlived them
-        erasure.spooled = self._services.erase_spooled(lambda job: matches(which, as_row(job)), dry_run=erasure.dry_run)
+        erasure.spooled = self._services.erase_spooled(
+            lambda job: self._is_wanted(as_row(job)), dry_run=erasure.dry_run
+        )
         self._erase_schedules()
-        for rows in _batches(self._services.rows_where(which)):
+        for rows in _batches(row for row in self._services.rows_where(which) if self._has_key(row)):
             erasure.jobs += self._delete(rows)
-        erasure.archived += self._delete_archived(which, lambda row: matches(which, shown(row).job))
+        erasure.archived += self._delete_archived(which, lambda row: self._is_wanted(shown(row).job))
         if erasure.dry_run:
-            erasure.dead_letters = sum(1 for letter in self._dead_letters() if matches(which, _job_of(letter)))
+            erasure.dead_letters = sum(1 for letter in self._dead_letters() if self._is_wanted(_job_of(letter)))
             return erasure
         for named in self._noted():
             self._finish(named)
         return erasure
+
+    def _is_wanted(self, job: JobRow) -> bool:
+        return self._has_key(job) and matches(self._which, job)
+
+    def _is_wanted_new(self, job: NewJob) -> bool:
+        return self._is_wanted(as_row(job))
+
+    def _has_key(self, job: JobRow) -> bool:
+        return self._key is None or self._key in _keys_of(job)
 
     # -- jobs
 
@@ -167,7 +183,7 @@ class _Eraser:
         for row in self._engine.schedule_store.get():
             call = read_or(call_of, row, None)
             template = None if call is None else replace(call, created_at=row.created_at)
-            if template is not None and matches(self._which, as_row(template)):
+            if template is not None and self._is_wanted_new(template):
                 if not self._erasure.dry_run:
                     self._engine.schedule_store.delete(row.id)
                 self._erasure.schedules += 1
@@ -226,7 +242,7 @@ class _Eraser:
 
     def _is_about(self, letter: DeadLetterRow, ids: Collection[str]) -> bool:
         job = _job_of(letter)
-        return letter.job_id in ids or matches(self._which, job) or self._delivers(job) in ids
+        return letter.job_id in ids or self._is_wanted(job) or self._delivers(job) in ids
 
     def _delivers(self, job: JobRow) -> str | None:
         """The job whose event a job of a webhook delivers; None for any other job."""
@@ -240,11 +256,11 @@ class _Eraser:
 
     def _erase_audit(self, ids: Collection[str]) -> None:
         store = self._engine.document_store
-        tag = (self._which.tag or "").removeprefix(HIDDEN)
+        names = {(self._which.tag or "").removeprefix(HIDDEN), self._key or ""} - {""}
         for document in documents_of(store, audit.KIND):
             for entry in readable(audit.entry_of, [document]):
                 words = {*itertools.chain.from_iterable(map(_words, _texts([entry.target, entry.detail])))}
-                is_named = not words.isdisjoint(ids) or (tag != "" and tag in words)
+                is_named = not words.isdisjoint(ids) or not words.isdisjoint(names)
                 if is_named and not entry.what.endswith(ERASE):
                     self._erasure.audit_entries += store.put([audit.erased(document)])
 
@@ -278,6 +294,11 @@ def _job_of(letter: DeadLetterRow) -> JobRow:
     snapshot = snapshot_of(letter)
     job = as_row(stored_anew(letter, RequeueRequest(letter.id), letter.entered_at))
     return replace(job, state=State.FAILED, worker=snapshot.worker, flow=snapshot.flow)
+
+
+def _keys_of(job: JobRow) -> set[str]:
+    """The keys that a user gave to its limits."""
+    return {name for kind, name in lane_limits_of(job.lane) if kind == "rate" or is_concurrency_key(kind, name)}
 
 
 def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:

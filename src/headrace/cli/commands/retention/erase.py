@@ -29,6 +29,7 @@ _FREED = "backups keep what they have, and so does freed space until `headrace o
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @filters
+@click.option("--key", help="Only jobs with this concurrency_key or rate_key.")
 @by_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be erased.")
 @yes_option

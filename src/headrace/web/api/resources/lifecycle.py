@@ -50,6 +50,7 @@ class EraseRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
     tag: str | None = None
+    key: Annotated[str, Meta(description="A `concurrency_key` or `rate_key`.")] | None = None
     arg: Argument | None = None
     queue: str | None = None
     task: str | None = None
@@ -110,8 +111,8 @@ def erase(context: RequestContext, body: EraseRequest) -> Erasure:
 
     Running jobs are cancelled. If `running` is not 0, call it again when they have ended.
     """
-    which = as_filter(filters_of(body, exclude=("dry_run",)))
-    return erase_jobs(context.app.services, which, dry_run=body.dry_run)
+    which = as_filter(filters_of(body, exclude=("dry_run", "key")))
+    return erase_jobs(context.app.services, which, body.key, dry_run=body.dry_run)
 
 
 @table.get("/lifecycle/archive")

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.app.admin.erasure import erase_jobs
 from headrace.app.retention.lifecycle_records import StaleJob
-from headrace.core.jobs.records import Filter
+from headrace.app.services.filters import as_filter
 from headrace.core.retention.policy_fields import POLICY_FIELDS, SPANS
 from headrace.errors import InvalidJob
 from headrace.web.pages import formatting
@@ -118,14 +118,16 @@ def _tag(request: PageRequest) -> str:
 
 def _confirm_erase(request: PageRequest) -> Confirmation:
     tag = _tag(request)
-    planned = run_with_timeout(lambda: erase_jobs(request.app.services, Filter(tag=tag), dry_run=True))
+    which = as_filter({"tag": tag})
+    planned = run_with_timeout(lambda: erase_jobs(request.app.services, which, dry_run=True))
     counts = "" if planned is None else f"The store and its archive have {planned.format_counts()} of it. "
     return Confirmation(f"Erase everything about {tag}?", "Erase", f"{counts}This can’t be undone.")
 
 
 def _erase(request: PageRequest) -> ActionResult:
     tag = _tag(request)
-    done = run_with_timeout(lambda: erase_jobs(request.app.services, Filter(tag=tag)))
+    which = as_filter({"tag": tag})
+    done = run_with_timeout(lambda: erase_jobs(request.app.services, which))
     if done is None:
         return ActionResult("All about the tag is being erased in the background.", target=f"tag {tag}")
     again = f" {_jobs(done.running)} still run; erase again when they have ended." if done.running else ""
