@@ -178,6 +178,7 @@ __all__ = [
     "DeadStats",
     "DuplicateJob",
     "EngineUnavailable",
+    "Erasure",
     "Event",
     "Explanation",
     "Finding",

@@ -180,6 +180,8 @@ class _Eraser:
         )
 
     def _erase_schedules(self) -> None:
+        if self._which.states:  # a schedule is in none
+            return
         for row in self._engine.schedule_store.get():
             call = read_or(call_of, row, None)
             template = None if call is None else replace(call, created_at=row.created_at)
