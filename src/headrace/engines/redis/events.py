@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _append, _trim = load("events/append_events"), load("events/trim_events")
 _copy, _use_copy = load("events/copy_events"), load("events/use_events_copy")
 _PAGES_PER_STEP = 200  # read or copied at once to erase events: a page may have thousands of them
+_PAGES_BEHIND = 1000  # that may be appended until the copy takes the place of the stream
 _COPY_TTL = 600  # seconds after which a copy is gone if its process was killed
 
 
@@ -66,13 +67,13 @@ class RedisEventStore:
             yield cursor, erased, texts
 
     def _erase_in_copy(self, unwanted: frozenset[str]) -> bool:
-        """Erase in a copy of the stream, and use that; False if another copy was used meanwhile."""
+        """Erase in a copy of the stream, and use that; False if that has to begin anew."""
         connections, name = self._database.connections, secrets.token_hex(8)
         used = int(connections.command("GET", f"{{{self._database.prefix}}}:events_copies") or 0)
         for last, _, texts in self._changes(unwanted):
             args: tuple[str | int, ...] = (name, last, _COPY_TTL, *texts)
             connections.run(_copy, *args, repeat=args)
-        swap: tuple[str | int, ...] = (name, used, _PAGES_PER_STEP)
+        swap: tuple[str | int, ...] = (name, used, _PAGES_BEHIND)
         return int(connections.run(_use_copy, *swap, repeat=swap)) == 1
 
     def _command(self, command: str, *values: str | int) -> Any:
