@@ -896,6 +896,39 @@ class ArchiveRun(TypedDict):
     seconds: float
 
 
+class EraseRequest(TypedDict):
+    """Filters of the jobs to erase, at least one. Nothing changes unless `dry_run` is false."""
+
+    ids: NotRequired[list[str] | None]
+    tag: NotRequired[str | None]
+    key: NotRequired[str | None]
+    arg: NotRequired[str | None]
+    queue: NotRequired[str | None]
+    task: NotRequired[str | None]
+    worker: NotRequired[str | None]
+    flow: NotRequired[str | None]
+    state: NotRequired[list[State] | None]
+    since: NotRequired[str | None]
+    until: NotRequired[str | None]
+    dry_run: NotRequired[bool]
+
+
+class Erasure(TypedDict):
+    """What was erased. A dry run counts up to `spooled` and changes nothing."""
+
+    dry_run: bool
+    jobs: NotRequired[int]
+    running: NotRequired[int]
+    archived: NotRequired[int]
+    dead_letters: NotRequired[int]
+    schedules: NotRequired[int]
+    spooled: NotRequired[int]
+    deliveries: NotRequired[int]
+    questions: NotRequired[int]
+    events: NotRequired[int]
+    audit_entries: NotRequired[int]
+
+
 class ArchiveStats(TypedDict):
     """The size of the archive, and the last retention run of a worker (None without one)."""
 
@@ -2093,7 +2126,7 @@ class DeadApi(_Resource):
 
 
 class LifecycleApi(_Resource):
-    """Stale jobs, retention, the archive and lifecycle policies."""
+    """Stale jobs, retention, the archive, lifecycle policies, and erasures."""
 
     def stale(self, **query: Unpack[LifecycleStaleQuery]) -> list[StaleJob]:
         """List stale jobs, the most overdue first. Nothing changes."""
@@ -2114,6 +2147,10 @@ class LifecycleApi(_Resource):
     def archive_stats(self) -> ArchiveStats:
         """Return the size of the archive and the last retention run of a worker."""
         return cast("ArchiveStats", self._send("GET", "/lifecycle/archive"))
+
+    def erase(self, **body: Unpack[EraseRequest]) -> Erasure:
+        """Erase all that the store and its archive hold about the matching jobs; a dry run unless `dry_run` is false."""
+        return cast("Erasure", self._send("POST", "/lifecycle/erase", body=body))
 
     def archive_months(self) -> list[ArchiveMonth]:
         """Return the number and size of archived jobs by the month they finished in."""

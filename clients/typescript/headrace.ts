@@ -853,6 +853,37 @@ export interface ArchiveRun {
   seconds: number;
 }
 
+/** Filters of the jobs to erase, at least one. Nothing changes unless `dry_run` is false. */
+export interface EraseRequest {
+  ids?: Array<string> | null;
+  tag?: string | null;
+  key?: string | null;
+  arg?: string | null;
+  queue?: string | null;
+  task?: string | null;
+  worker?: string | null;
+  flow?: string | null;
+  state?: Array<State> | null;
+  since?: string | null;
+  until?: string | null;
+  dry_run?: boolean;
+}
+
+/** What was erased. A dry run counts up to `spooled` and changes nothing. */
+export interface Erasure {
+  dry_run: boolean;
+  jobs?: number;
+  running?: number;
+  archived?: number;
+  dead_letters?: number;
+  schedules?: number;
+  spooled?: number;
+  deliveries?: number;
+  questions?: number;
+  events?: number;
+  audit_entries?: number;
+}
+
 /** The size of the archive, and the last retention run of a worker (None without one). */
 export interface ArchiveStats {
   jobs: number;
@@ -2001,7 +2032,7 @@ export class DeadApi extends Resource {
   }
 }
 
-/** Stale jobs, retention, the archive and lifecycle policies. */
+/** Stale jobs, retention, the archive, lifecycle policies, and erasures. */
 export class LifecycleApi extends Resource {
   /** List stale jobs, the most overdue first. Nothing changes. */
   stale(query: LifecycleStaleQuery = {}): Promise<Array<StaleJob>> {
@@ -2026,6 +2057,11 @@ export class LifecycleApi extends Resource {
   /** Return the size of the archive and the last retention run of a worker. */
   archiveStats(): Promise<ArchiveStats> {
     return this.send<ArchiveStats>("GET", "/lifecycle/archive");
+  }
+
+  /** Erase all that the store and its archive hold about the matching jobs; a dry run unless `dry_run` is false. */
+  erase(body: EraseRequest = {}): Promise<Erasure> {
+    return this.send<Erasure>("POST", "/lifecycle/erase", { body });
   }
 
   /** Return the number and size of archived jobs by the month they finished in. */

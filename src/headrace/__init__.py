@@ -67,6 +67,7 @@ from headrace.errors import (
 
 if TYPE_CHECKING:
     from headrace.app.admin.backups import Backup, Restored
+    from headrace.app.admin.erasure import Erasure
     from headrace.app.alerts.records import Alert, AlertChange, AlertChannel, AlertReading, AlertRule, AlertSilence
     from headrace.app.app import Headrace
     from headrace.app.breakers import BreakerStatus
@@ -177,6 +178,7 @@ __all__ = [
     "DeadStats",
     "DuplicateJob",
     "EngineUnavailable",
+    "Erasure",
     "Event",
     "Explanation",
     "Finding",
@@ -274,6 +276,7 @@ __all__ = [
 # Each name but the errors is imported on first use: most programs need a few of these modules.
 _NAMES_OF = {
     "headrace.app.admin.backups": "Backup Restored",
+    "headrace.app.admin.erasure": "Erasure",
     "headrace.app.alerts.records": "Alert AlertChange AlertChannel AlertReading AlertRule AlertSilence",
     "headrace.app.app": "Headrace",
     "headrace.app.breakers": "BreakerStatus",

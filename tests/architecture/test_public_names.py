@@ -110,6 +110,8 @@ PROMISED = {
     "DayMetrics": "day figures max_depth queue task",
     "Backup": "path jobs bytes",
     "Restored": "jobs released",
+    "Erasure": "archived audit_entries deliveries dead_letters dry_run events format_counts jobs questions running "
+    "schedules spooled",
     "Explanation": "cause remedy more sentence text plus",
     "Remedy": "verb target command words",
     "Finding": "code sentence advice count repairable note examples",

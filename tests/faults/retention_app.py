@@ -1,4 +1,4 @@
-"""A process that sweeps finished jobs into the archive, or drops its partitions, until it is killed."""
+"""A process that sweeps finished jobs into the archive, drops its partitions or erases jobs, until it is killed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ def main(what: str) -> None:
             now, week = app.clock.now(), 7 * 86_400_000
             for moment in range(now - 61 * week, now - 10 * week, week):
                 archive.update_partitions(moment, None, moment)
+        elif what == "erase":
+            app.admin.erase(tag="user:42", by="dan")
         else:
             for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(RetentionCounts()):
                 pass

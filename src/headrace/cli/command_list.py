@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Retention": {
         "lifecycle": ("commands.retention.lifecycle", "Show and change staleness and retention."),
         "archive": ("commands.retention.archive", "Archive or delete finished jobs past their retention."),
+        "erase": ("commands.retention.erase", "Erase all that is held about a person or a tenant."),
         "partitions": ("commands.retention.archive", "List the partitions of the archive, oldest first."),
     },
     "Store": {
@@ -86,6 +87,8 @@ _MEANT = {
     "logs": "jobs show",
     "purge": "queues clear",
     "clear": "queues clear",
+    "forget": "erase",
+    "gdpr": "erase",
     "pause": "queues pause",
     "resume": "queues resume",
     "submit": "enqueue",

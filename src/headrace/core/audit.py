@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.core.clock import to_datetime
 from headrace.core.documents import Document
@@ -64,3 +65,9 @@ def entry_of(document: Document) -> AuditEntry:
         outcome=value.outcome,
         detail=value.detail,
     )
+
+
+def erased(document: Document) -> Document:
+    """The entry without its target and its detail: who did what, when, and whether it was done."""
+    value = replace(_values.decode(document.value), target="(erased)", detail={})
+    return replace(document, value=msgspec.json.encode(value).decode())

@@ -454,3 +454,18 @@ def test_what_waits_in_the_spool_of_an_app_with_keys_is_encrypted(outage: Outage
         forwarded(app)
         with app.worker():
             assert job.result(PATIENCE) == "n33dle"
+
+
+def test_a_person_is_erased_from_the_spool(app: Headrace, outage: Outage) -> None:
+    outage.begin()
+    double(app, 4242, tags=("user:42",))
+    double(app, 1, 2)
+    spool = app.services._spool
+    assert spool is not None
+    assert spool.erase(lambda job: "4242" in job.payload, dry_run=True) == 1
+    assert app.spooled() == 3
+    assert spool.erase(lambda job: "4242" in job.payload) == 1
+    assert app.spooled() == 2
+    outage.end()
+    forwarded(app)
+    assert sorted(job.args for job in app.jobs.find()) == [(1,), (2,)]

@@ -41,9 +41,9 @@ from headrace.app.breakers import Breakers
 from headrace.app.config import open_engine
 from headrace.app.dead_letters.dead import Dead
 from headrace.app.flows import Flows
-from headrace.app.jobs.jobs import _NAMES as FILTERS
 from headrace.app.jobs.jobs import Jobs
 from headrace.app.metrics.metrics import Metrics
+from headrace.app.services.filters import _NAMES as FILTERS
 from headrace.cli.root import root
 from headrace.cli.session import Session
 from headrace.core.codec.decode import _READ

@@ -341,3 +341,17 @@ def test_a_slow_action_continues_in_the_background(
     assert not done.is_set()
     gate.set()
     eventually(done.is_set, "the end of it")
+
+
+def test_a_person_is_erased_after_a_confirmation_with_counts(app: Headrace, client: Client) -> None:
+    app.task(name="add")(lambda: None)
+    app.task_by_name("add").using(tags=("user:42",)).enqueue()
+    app.task_by_name("add").enqueue()
+    question = ask(client, "/lifecycle/erase", tag="user:42")
+    assert (question["ask"], question["label"]) == ("Erase everything about user:42?", "Erase")
+    assert "have 1 job of it" in question["detail"]
+    assert do(client, "/lifecycle/erase", tag="user:42") == "Erased: 1 job, 3 events."
+    assert app.jobs.count() == 1
+    entry = app.audit.list()[0]
+    assert (entry.what, entry.target, entry.outcome) == ("lifecycle.erase", "tag user:42", "done")
+    assert refused(client, "/lifecycle/erase") == "tag: give the tag of the person or tenant"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import ConfigError, Headrace, InvalidJob
-from headrace.app.jobs.jobs import as_filter
+from headrace.app.services.filters import as_filter
 from headrace.core.damaged_records import stored_tags, tags_of
 from headrace.core.tasks.index import HIDDEN, index_tags, places_of, tag_of
 from headrace.core.tasks.labels import LABEL

@@ -7,20 +7,26 @@ import itertools
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from headrace.app.admin import backups
+from headrace.app.admin.audit import Audit
 from headrace.app.admin.backups import Backup, Progress, Restored
+from headrace.app.admin.erasure import Erasure, erase_jobs
+from headrace.app.services.filters import as_filter, described
 from headrace.app.services.services import Services
 from headrace.app.transfer.damaged_records import damage_beside_jobs, damage_in
 from headrace.app.transfer.pages import pages
 from headrace.core.codec import codec
 from headrace.core.health import stalls
 from headrace.core.health.findings import REPAIRS, Finding, MaintenanceKind, Sizes, StoragePart, size_findings
-from headrace.core.jobs.records import JobRow
+from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.core.text import counted, nearest, short
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 
 _BATCH = 1000
@@ -77,6 +83,28 @@ class Admin:
     def examine(self, path: str | os.PathLike[str]) -> int:
         """Check that a file is a complete backup; returns the number of its jobs."""
         return backups.examine(_path(path))
+
+    # -- erasing
+
+    def erase(
+        self, /, *, by: str | None = None, dry_run: bool = False, key: str | None = None, **filters: Any
+    ) -> Erasure:
+        """Erase all that the store and its archive hold about the matching jobs. The filters are those of jobs.find().
+
+        `key` is a `concurrency_key` or `rate_key`; no index helps to find its jobs. Running jobs are cancelled; call it
+        again when they have ended. `by` is recorded in `app.audit`, with the filters. A dry run needs no `by`. Backups
+        are not changed.
+        """
+        which, name = as_filter(filters), None if key is None else check_text("key", key)
+        if dry_run or (which == Filter() and name is None):
+            return erase_jobs(self._services, which, name, dry_run=dry_run)
+        if by is None:
+            raise InvalidJob("by: give the name of the person who erases, for the audit trail", field="by")
+        who, audit, target = check_text("by", by), Audit(self._services), described({**filters, "key": name})
+        audit.record(who, "admin.erase", target, "begun")
+        erasure = erase_jobs(self._services, which, name)
+        audit.record(who, "admin.erase", target, "done", msgspec.structs.asdict(erasure))
+        return erasure
 
     # -- maintenance
 
@@ -198,6 +226,7 @@ class Admin:
     abackup = twin(backup)
     arestore = twin(restore)
     aexamine = twin(examine)
+    aerase = twin(erase)
     acheckpoint = twin(checkpoint)
     aoptimize = twin(optimize)
     astorage = twin(storage)

@@ -23,7 +23,7 @@ from headrace.core.codec.encryption import decrypted
 from headrace.core.damaged_records import readable
 from headrace.core.documents import Document
 from headrace.core.events.event import Event, EventFilter, event_filter
-from headrace.core.events.webhooks import WebhookRow, body_of, key_of, secret_of, signature
+from headrace.core.events.webhooks import TASK, WebhookRow, body_of, key_of, secret_of, signature
 from headrace.core.tasks.options import check_limit, check_name, check_text
 from headrace.core.tasks.retry import Retry
 from headrace.errors import (
@@ -43,7 +43,6 @@ from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Task
 
-TASK = "headrace.webhook"
 QUEUE = "headrace.webhooks"  # a separate queue: a backlog of jobs does not delay deliveries
 _KIND = "webhooks"
 _HANDLER = "headrace.webhooks"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from headrace.app.jobs.fork import fork
 from headrace.app.services import archived_jobs as archive
+from headrace.app.services.filters import as_filter
 from headrace.app.services.services import Services
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.option_times import check_moment
 from headrace.core.retention.retention import FinishedJob
-from headrace.core.tasks.index import tag_of
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.core.text import short
 from headrace.errors import InvalidJob
@@ -190,36 +190,10 @@ class Jobs:
         return len(self._services.move(which, event, most=most))
 
 
-_NAMES = ("state", "queue", "task", "tag", "args", "worker", "text", "flow", "since", "until", "ids")
-
-
 def _flag(name: str, value: bool) -> bool:
     if not isinstance(value, bool):
         raise InvalidJob(f"{name}: expected True or False, got {short(value)}", value=value)
     return value
-
-
-def as_filter(given: dict[str, Any]) -> Filter:
-    """Validate filters; InvalidJob names the wrong one."""
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in _NAMES:
-            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_NAMES)}", field=name)
-        if value is None:
-            continue
-        if name == "state":
-            values["states"] = _states(value)
-        elif name == "ids":
-            values["ids"] = _ids(value)
-        elif name == "args":
-            values["tag"] = _indexed(value, given.get("tag"))
-        elif name in ("since", "until"):
-            values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
-        else:
-            values[name] = check_text(name, getattr(value, "id" if name == "flow" else "name", value))
-    if () in (values.get("ids"), values.get("states")):
-        values["ids"] = ("",)  # matches nothing: no id is empty
-    return Filter(**values)
 
 
 def _limit(value: Any) -> int:
@@ -232,32 +206,3 @@ def _reach(value: Any) -> int:
     if type(value) is not int or value < 1:
         raise InvalidJob(f"reach: expected a number of jobs to scan, 1 or more, got {short(value)}", value=value)
     return value
-
-
-def _states(value: Any) -> tuple[State, ...]:
-    try:
-        return tuple(State(state) for state in ([value] if isinstance(value, str) else value))
-    except (ValueError, TypeError):
-        raise InvalidJob(f"state: {short(value)} is not one of {', '.join(State)}", value=value) from None
-
-
-def _ids(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, Iterable) or isinstance(value, str):
-        raise InvalidJob(f"ids: expected a list of ids, got {short(value)}", value=value)
-    return tuple(check_text("ids", job_id) for job_id in value)
-
-
-def _indexed(args: Any, tag: Any) -> str:
-    """The hidden tag of an indexed argument."""
-    if not isinstance(args, Mapping) or len(args) != 1:
-        raise InvalidJob(
-            f"args: expected one indexed argument, such as args={{'order_id': 7}}, got {short(args)}", value=args
-        )
-    if tag is not None:
-        raise InvalidJob("args and tag exclude each other; give one of them", field="args")
-    ((name, value),) = args.items()
-    return tag_of(name, value)
-
-
-def _wrong_time(name: str, value: Any) -> int:
-    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.app.jobs.jobs import as_filter
 from headrace.app.retention.archive_records import (
     ArchiveMonth,
     ArchivePartition,
@@ -19,6 +18,7 @@ from headrace.app.retention.archive_records import (
 )
 from headrace.app.retention.export import write_json_lines, write_parquet
 from headrace.app.services import archived_jobs
+from headrace.app.services.filters import as_filter
 from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.records import Filter

@@ -24,7 +24,7 @@ from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, 
 from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.explanation import Explanation, Remedy
-from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
+from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine, NewJob
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.core.jobs.steps import is_awaiting
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
@@ -188,6 +188,10 @@ class Services:
         if not is_open:
             self._refuse_if_spooled([job_id])
         return is_open
+
+    def erase_spooled(self, wanted: Callable[[NewJob], bool], *, dry_run: bool) -> int:
+        """Remove the jobs that are wanted from the spool of this host; how many."""
+        return 0 if self._spool is None else self._spool.erase(wanted, dry_run=dry_run)
 
     def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
         """Raise for a spooled job: only the store can change it, and False would mean that it is finished."""

@@ -64,6 +64,7 @@ _RUN_TYPES = frozenset((STARTED, "job.progress", "job.log", "job.stream"))
 _SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
 _MIN_JOBS_TO_SHORTEN = 4  # jobs of a group from which on their common prefix is worth a look
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
+_COUNTED = ("status", "skipped")  # of the data of an event, what metrics count by
 _encoder = msgspec.json.Encoder()
 _groups = msgspec.json.Decoder(list[EventGroup])
 _names = msgspec.json.Decoder(list[str])
@@ -145,6 +146,31 @@ def narrowed(groups: Sequence[EventGroup], to: Collection[str]) -> list[EventGro
     return [each for group in groups for each in _expanded(group, applies_to)]
 
 
+def without(text: str | bytes, only: str | bytes | None, jobs: Collection[str]) -> tuple[str, int] | None:
+    """A stored page, expanded, without the ids of these jobs and the data of their events; how many events those are.
+
+    None if it names none of them. The events themselves stay, with their times: cursors and metrics count them.
+    """
+    stored = damaged_records.read(_groups.decode, text) or ()
+    if not any(job_id in jobs for group in stored for job_id in _in_full(group).jobs):
+        return None
+    blank = [_without(group, jobs) for group in read(text, only)]
+    return page([group for group, _ in blank]).text, sum(count for _, count in blank)
+
+
+def _without(group: EventGroup, jobs: Collection[str]) -> tuple[EventGroup, int]:
+    places = {place for place, job_id in enumerate(group.jobs) if job_id in jobs}
+    if not places:
+        return group, 0
+    ids = ["" if place in places else job_id for place, job_id in enumerate(group.jobs)]
+    data = [_counted(one) if place in places else one for place, one in enumerate(group.data)]
+    return replace(group, jobs=ids, data=data), len(places)
+
+
+def _counted(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: data[name] for name in _COUNTED if name in data}
+
+
 def completions_of(groups: Sequence[EventGroup], of: Collection[str]) -> list[EventGroup]:
     """The success events of these jobs in these groups, and nothing else."""
     successes = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
@@ -181,7 +207,7 @@ def _event(cursor: str, group: EventGroup, place: int) -> Event:
         cursor,
         group.type,
         moment,
-        group.jobs[place] if group.jobs else None,
+        (group.jobs[place] or None) if group.jobs else None,
         group.task,
         group.queue,
         group.worker,

@@ -18,9 +18,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from headrace.core.damaged_records import items_of
 from headrace.core.events.event import Event, EventFilter
 from headrace.errors import InvalidJob
 
+TASK = "headrace.webhook"  # the task that delivers
 PREFIX = "whsec_"
 TOLERANCE = 300  # seconds that a message may be old, or from the future
 
@@ -99,3 +101,11 @@ def body_of(event: Event) -> str:
     fields = {name: value for name, value in about.items() if value is not None}
     message = {"type": event.type, "timestamp": event.at, "data": {**event.data, **fields, "cursor": event.cursor}}
     return msgspec.json.encode(message).decode()
+
+
+def job_of(body: str) -> str | None:
+    """The job that the event of a message is about; None if it is about none, or is damaged."""
+    message = items_of(body, dict)
+    about = message.get("data")
+    found = about.get("job_id") if isinstance(about, dict) else None
+    return found if isinstance(found, str) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from headrace.core.events.log import EventGroup
@@ -34,5 +34,12 @@ class EventStore(Protocol):
         """Delete at most `limit` of the oldest pages: from before this time, or with none of the newest `most` events.
 
         Returns the number of deleted pages; the newest page always stays, so that no cursor is used twice.
+        """
+        ...
+
+    def erase(self, jobs: Collection[str]) -> int:
+        """Remove the ids of these jobs, and the data of their events, from every page; how many events had them.
+
+        The events stay in their places, with type, queue, task, worker and times; a second call finds none.
         """
         ...

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
 from headrace.core.events.event import page_of
-from headrace.core.events.log import EventBatch, EventGroup, page, read
+from headrace.core.events.log import EventBatch, EventGroup, page, read, without
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.transaction import Database, Transaction
 
+_PAGES_PER_STEP = 200  # read at once to erase events: a page may have thousands of them
 _rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
 
 
@@ -36,6 +38,26 @@ class SqlEventStore:
 
     def trim(self, before: int, most: int, limit: int) -> int:
         return self._database.write(lambda tx: tx.run("trim_events", before=before, most=most, limit=limit))
+
+    def erase(self, jobs: Collection[str]) -> int:
+        unwanted, erased, after = frozenset(jobs), 0, "0"
+        while rows := self._scan(after):
+            found = [(cursor, without(text, only, unwanted)) for cursor, text, only in rows]
+            changed = [(cursor, *page_and_count) for cursor, page_and_count in found if page_and_count is not None]
+            if changed:
+                self._database.write(partial(_correct, pages=changed))
+            erased += sum(count for _, _, count in changed)
+            after = rows[-1][0]
+        return erased
+
+    def _scan(self, after: str) -> list[tuple[str, str, str | None]]:
+        rows = self._database.read(lambda tx: tx.fetch("scan_events", after=after, limit=_PAGES_PER_STEP))
+        return _rows.decode(rows)
+
+
+def _correct(tx: Transaction, pages: Sequence[tuple[str, str, int]]) -> None:
+    for cursor, text, _ in pages:
+        tx.run("correct_page", cursor=cursor, page=text)
 
 
 def append_events(tx: Transaction, batch: EventBatch) -> None:

@@ -230,7 +230,7 @@ class SqliteArchive:
         try:
             # A rollback journal, not a WAL: a partition at rest is a single file. Fully synchronous: the job is about
             # to be deleted from its store.
-            for setting in (f"synchronous={self._synchronous}", "temp_store=MEMORY"):
+            for setting in (f"synchronous={self._synchronous}", "temp_store=MEMORY", "secure_delete=ON"):
                 db.execute(f"PRAGMA {setting}")
             if not scalar(db, SQL["archive_is_there"]):
                 db.execute("BEGIN IMMEDIATE")

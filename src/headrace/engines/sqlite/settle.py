@@ -49,7 +49,7 @@ class SettleRun:
         refused = self.settle(outcomes, worker) if outcomes else []
         if groups and len(self._completed) < len([o for o in outcomes if o.event is Trigger.SUCCEED]):
             corrected = page(narrowed(groups, {outcome.id for outcome in self._completed}))
-            self._db.execute(SQL["correct_page"], {"seq": seq, "page": corrected.text})
+            self._db.execute(SQL["correct_page"], {"cursor": seq, "page": corrected.text})
         return refused
 
     def settle(self, outcomes: Sequence[Outcome], worker: str | None) -> list[Outcome]:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,16 @@ class SpoolFile:
         with self.store.writing() as db:
             db.execute(_ERROR, (self.address, error, now, moved_to))
 
+    def erase(self, wanted: Callable[[NewJob], bool], *, dry_run: bool) -> int:
+        """Remove the waiting and the refused jobs that are wanted; how many."""
+        if not self.exists:
+            return 0
+        self.prepare()
+        with self.store.writing() as db:
+            db.execute("PRAGMA secure_delete=ON")
+            counts = [_erase(db, each, self.address, wanted, dry_run) for each in (_ERASE_WAITING, _ERASE_REFUSED)]
+        return sum(counts)
+
     # -- by id
 
     def holding(self, ids: Iterable[str]) -> set[str]:
@@ -254,6 +264,17 @@ class SpoolFile:
         self._ready = False
 
 
+def _erase(
+    db: sqlite3.Connection, statements: tuple[str, str], address: str, wanted: Callable[[NewJob], bool], dry_run: bool
+) -> int:
+    select, delete = statements
+    rows = db.execute(select, (address,))
+    found = [job_id for job_id, text in rows if (job := job_in(text)) is not None and wanted(job)]
+    if not dry_run:
+        db.execute(delete, (address, as_json(found)))
+    return len(found)
+
+
 @functools.cache
 def _insert(rows: int) -> str:
     places = ", ".join(["(?, ?, ?, ?)"] * rows)
@@ -284,6 +305,14 @@ COUNT = "SELECT count(*) FROM spooled WHERE store = :store"
 _NEXT = "SELECT seq, id, job FROM spooled WHERE store = ? ORDER BY seq LIMIT ?"
 _KNOWN = "SELECT id FROM spooled WHERE store = ? AND id IN (SELECT value FROM json_each(?))"
 _DELETE = "DELETE FROM spooled WHERE seq IN (SELECT value FROM json_each(?))"
+_ERASE_WAITING = (
+    "SELECT id, job FROM spooled WHERE store = ?",
+    "DELETE FROM spooled WHERE store = ? AND id IN (SELECT value FROM json_each(?))",
+)
+_ERASE_REFUSED = (
+    "SELECT id, job FROM refused WHERE store = ?",
+    "DELETE FROM refused WHERE store = ? AND id IN (SELECT value FROM json_each(?))",
+)
 _WELL = """INSERT INTO stores (store, duplicates) VALUES (?, ?) ON CONFLICT (store) DO UPDATE
            SET duplicates = duplicates + excluded.duplicates, error = NULL, error_at = NULL, moved_to = NULL"""
 _ERROR = """INSERT INTO stores (store, error, error_at, moved_to) VALUES (?, ?, ?, ?) ON CONFLICT (store) DO UPDATE

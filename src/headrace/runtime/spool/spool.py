@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -158,6 +158,10 @@ class Spool:
     def stats(self) -> SpoolStats:
         """Everything an operator should know."""
         return self._queries.stats()
+
+    def erase(self, wanted: Callable[[NewJob], bool], *, dry_run: bool = False) -> int:
+        """Remove the jobs here that are wanted, also refused ones; how many."""
+        return self._file.erase(wanted, dry_run=dry_run)
 
     def check(self) -> str | None:
         """What would prevent the creation of a missing file."""

@@ -35,6 +35,17 @@ SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, only_jobs)), 
       AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY xid DESC, seq DESC LIMIT :limit) AS page;
 
+-- Every page, also one that readers do not see yet.
+-- name: scan_events
+SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, only_jobs)), '[]')::text FROM (
+    SELECT * FROM headrace_events
+    WHERE (xid, seq) > (split_part(:after, '-', 1)::xid8, coalesce(nullif(split_part(:after, '-', 2), ''), '0')::bigint)
+    ORDER BY xid, seq LIMIT :limit) AS page;
+
+-- name: correct_page
+UPDATE headrace_events SET page = :page, only_jobs = NULL
+WHERE xid = split_part(:cursor, '-', 1)::xid8 AND seq = split_part(:cursor, '-', 2)::bigint;
+
 -- The oldest pages that are too old or too many. Pages from the future belong to another server, whose tables were
 -- restored here: their order is meaningless now, and they do not count.
 -- name: trim_events

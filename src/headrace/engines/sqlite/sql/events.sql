@@ -7,7 +7,7 @@ INSERT INTO headrace_events (at, total, page)
 VALUES (:at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0), :page);
 
 -- name: correct_page
-UPDATE headrace_events SET page = :page WHERE seq = :seq;
+UPDATE headrace_events SET page = :page WHERE seq = CAST(:cursor AS INTEGER);
 
 -- Events of jobs that are about to be deleted, or were just promoted, by queue and task.
 -- name: append_move_events
@@ -27,6 +27,11 @@ SELECT json_group_array(json_array(seq, page, NULL)) FROM (
 SELECT json_group_array(json_array(seq, page, NULL)) FROM (
     SELECT CAST(seq AS TEXT) AS seq, page FROM headrace_events
     WHERE headrace_events.seq > CAST(:after AS INTEGER) - :inside ORDER BY headrace_events.seq DESC LIMIT :limit);
+
+-- name: scan_events
+SELECT json_group_array(json_array(seq, page, NULL)) FROM (
+    SELECT CAST(seq AS TEXT) AS seq, page FROM headrace_events
+    WHERE headrace_events.seq > CAST(:after AS INTEGER) ORDER BY headrace_events.seq LIMIT :limit);
 
 -- name: trim_events
 DELETE FROM headrace_events WHERE seq IN (

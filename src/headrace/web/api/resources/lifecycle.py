@@ -1,18 +1,24 @@
-"""Stale jobs, retention, the archive and lifecycle policies."""
+"""Stale jobs, retention, the archive, lifecycle policies, and erasures."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from datetime import datetime
+from typing import Annotated
 
+from msgspec import Meta, Struct
+
+from headrace.app.admin.erasure import Erasure, erase_jobs
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.retention.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats
 from headrace.app.retention.lifecycle_records import LifecyclePolicy, StaleJob, StateAges
+from headrace.app.services.filters import as_filter
+from headrace.core.jobs.states import State
 from headrace.core.retention.policy_fields import POLICY_FIELDS
 from headrace.web.api.route_table import Table
-from headrace.web.api.schemas import Limit, change_type, given_fields
+from headrace.web.api.schemas import Argument, Limit, change_type, filters_of, given_fields
 from headrace.web.security.middleware import RequestContext
 
-table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle policies.")
+table = Table("lifecycle", "Stale jobs, retention, the archive, lifecycle policies, and erasures.")
 
 
 class StaleQuery(Struct, frozen=True, kw_only=True):
@@ -36,6 +42,23 @@ class StaleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class ArchiveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing changes unless `dry_run` is false."""
 
+    dry_run: bool = True
+
+
+class EraseRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Filters of the jobs to erase, at least one. Nothing changes unless `dry_run` is false."""
+
+    ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
+    tag: str | None = None
+    key: Annotated[str, Meta(description="A `concurrency_key` or `rate_key`.")] | None = None
+    arg: Argument | None = None
+    queue: str | None = None
+    task: str | None = None
+    worker: str | None = None
+    flow: str | None = None
+    state: list[State] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     dry_run: bool = True
 
 
@@ -80,6 +103,16 @@ def ages(context: RequestContext) -> list[StateAges]:
 def archive(context: RequestContext, body: ArchiveRequest) -> ArchiveRun:
     """Archive or delete finished jobs past their retention now; a dry run unless `dry_run` is false."""
     return context.app.lifecycle.archive(dry_run=body.dry_run)
+
+
+@table.post("/lifecycle/erase", example={"tag": "user:42", "dry_run": True})
+def erase(context: RequestContext, body: EraseRequest) -> Erasure:
+    """Erase all that the store and its archive hold about the matching jobs; a dry run unless `dry_run` is false.
+
+    Running jobs are cancelled. If `running` is not 0, call it again when they have ended.
+    """
+    which = as_filter(filters_of(body, exclude=("dry_run", "key")))
+    return erase_jobs(context.app.services, which, body.key, dry_run=body.dry_run)
 
 
 @table.get("/lifecycle/archive")

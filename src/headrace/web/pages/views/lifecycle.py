@@ -1,4 +1,4 @@
-"""Lifecycle: stale jobs, the archive and its partitions, lifecycle policies."""
+"""Lifecycle: stale jobs, the archive and its partitions, lifecycle policies, and erasing a person."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.app.admin.erasure import erase_jobs
 from headrace.app.retention.lifecycle_records import StaleJob
+from headrace.app.services.filters import as_filter
 from headrace.core.retention.policy_fields import POLICY_FIELDS, SPANS
 from headrace.errors import InvalidJob
 from headrace.web.pages import formatting
@@ -108,6 +110,30 @@ def _restore(request: PageRequest) -> ActionResult:
     )
 
 
+def _tag(request: PageRequest) -> str:
+    if (tag := request.form_field("tag")) is None:
+        raise InvalidJob("tag: give the tag of the person or tenant")
+    return tag
+
+
+def _confirm_erase(request: PageRequest) -> Confirmation:
+    tag = _tag(request)
+    which = as_filter({"tag": tag})
+    planned = run_with_timeout(lambda: erase_jobs(request.app.services, which, dry_run=True))
+    counts = "" if planned is None else f"The store and its archive have {planned.format_counts()} of it. "
+    return Confirmation(f"Erase everything about {tag}?", "Erase", f"{counts}This can’t be undone.")
+
+
+def _erase(request: PageRequest) -> ActionResult:
+    tag = _tag(request)
+    which = as_filter({"tag": tag})
+    done = run_with_timeout(lambda: erase_jobs(request.app.services, which))
+    if done is None:
+        return ActionResult("All about the tag is being erased in the background.", target=f"tag {tag}")
+    again = f" {_jobs(done.running)} still run; erase again when they have ended." if done.running else ""
+    return ActionResult(f"Erased: {done.format_counts()}.{again}", target=f"tag {tag}")
+
+
 def _configure(request: PageRequest) -> ActionResult:
     kind, name = request.form_field("kind") or "", request.form_field("name")
     if kind not in ("task", "queue") or name is None:
@@ -151,6 +177,7 @@ ACTIONS = [
     Action(path="/lifecycle/stale", name="lifecycle.stale", run=_apply_stale, confirmation=_confirm_stale),
     Action(path="/lifecycle/archive", name="lifecycle.archive", run=_archive, confirmation=_confirm_archive),
     Action(path="/lifecycle/restore", name="lifecycle.restore", run=_restore),
+    Action(path="/lifecycle/erase", name="lifecycle.erase", run=_erase, confirmation=_confirm_erase),
     Action(path="/lifecycle/policy", name="lifecycle.configure", run=_configure),
     Action(path="/lifecycle/reset", name="lifecycle.reset", run=_reset),
 ]

@@ -85,6 +85,8 @@
 --   {p}:events         stream: the event log, an entry for each commit: page, size, at and `only`, the jobs it is
 --                      true of if not of all; see core/events/log.py
 --   {p}:events_count   the number of events in it
+--   {p}:events_copy:<name>   stream: a copy without the data of some jobs, which takes its place
+--   {p}:events_copies  how many copies have taken its place
 --
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
 --   {p}:schedules_due  sorted set of these ids by due_at: schedules that will fire
