@@ -29,6 +29,7 @@ HeadraceError
 ├── ReplayStopped                   a replay can't go on: the job waits, spawns or has an unrecorded step there
 ├── CorruptPayload                  stored data that no longer decodes
 ├── EngineUnavailable               the store can't be reached or is not usable now
+│   └── PayloadStoreUnavailable     the payload store can't
 ├── AppClosed (RuntimeError)        the app was closed
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
@@ -314,6 +315,10 @@ class EngineUnavailable(HeadraceError):
     """The store can't be reached or is not usable now. `permanent`: waiting alone won't help."""
 
     permanent = False
+
+
+class PayloadStoreUnavailable(EngineUnavailable):
+    """The payload store can't be reached or is not usable now."""
 
 
 class AppClosed(HeadraceError, RuntimeError):
