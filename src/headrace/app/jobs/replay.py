@@ -30,7 +30,7 @@ from headrace.errors import HeadraceError, InvalidJob, ReplayStopped, UnknownTas
 from headrace.runtime.context.current_job import JobContext, current, current_batch
 from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.context.replaying import ReplayEnd, Replaying
-from headrace.runtime.jobs.encryption import decrypted_steps
+from headrace.runtime.jobs.encryption import decrypted_steps, loaded_claim
 from headrace.runtime.jobs.job import ARCHIVED, SPOOLED, Job
 from headrace.runtime.jobs.services import LogEntry
 from headrace.runtime.payloads.payloads import limit_of
@@ -81,7 +81,8 @@ def _planned(services: Services, row: JobRow) -> tuple[Claim, RunSpec]:
         )
     if isinstance(planned, Refusal):
         raise planned.error
-    return planned
+    claim, plan = planned
+    return loaded_claim(services.payloads, claim), plan
 
 
 def _claim(row: JobRow) -> Claim:

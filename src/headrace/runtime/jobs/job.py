@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
-from headrace.core.codec.payload_refs import is_reference, refuse_large
+from headrace.core.codec.payload_refs import refuse_large
 from headrace.core.codec.redaction import MASK, redact, redact_call, without_positions
 from headrace.core.damaged_records import read, read_or, tags_of
 from headrace.core.events.history import AttemptError, HistoryEntry
@@ -23,14 +23,14 @@ from headrace.core.option_times import check_timeout
 from headrace.core.tasks.arguments import by_name
 from headrace.core.tasks.other_libraries import JOB_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
-from headrace.errors import CorruptPayload, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
+from headrace.errors import JobCancelled, JobFailed, JobNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.rows import as_row, job_update, moment_of
 from headrace.runtime.jobs.services import JobServices, LogEntry
+from headrace.runtime.jobs.stored_result import stored_result
 
 R = TypeVar("R")
 _options = msgspec.json.Decoder(JobOptions)
-LOST_RESULT = "$lost"
 SPOOLED = -1  # the `seq` of a job that waits in the spool and has no number yet
 ARCHIVED = -2  # the `seq` of an archived job
 
@@ -372,22 +372,7 @@ class Job(Generic[R]):
             raise self._failure()
         if row.result is None:
             return None  # type: ignore[return-value]  # it is what the task returned
-        row = self.full_row
-        if not row.result:
-            text = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
-            raise ResultUnavailable(text, job_id=self.id)
-        codec.verify(row.result, row.result_checksum or 0)
-        try:
-            text = self._services.decrypted(row.result, "result", self.id)
-        except CorruptPayload as error:
-            if not is_reference(row.result):
-                raise
-            raise ResultUnavailable(
-                f"job {self.id} completed, but its result is gone: {error}", job_id=self.id
-            ) from None
-        if text.startswith(f'{{"{LOST_RESULT}"'):
-            text = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
-            raise ResultUnavailable(text, job_id=self.id)
+        text = stored_result(self._services, self.full_row)
         value: R = self._services.rebuild_result(row.task, codec.decode(text))
         return value
 

@@ -35,7 +35,7 @@ from headrace.errors import (
 )
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.encryption import loaded_claim
-from headrace.runtime.jobs.job import LOST_RESULT
+from headrace.runtime.jobs.stored_result import lost_result
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.payloads.payloads import Payloads
@@ -161,10 +161,6 @@ class RunSpec(Struct, frozen=True):
         """The outcome of a run that raised, with the delay that `delay()` returned."""
         requested = outcome_requested(claim, error, lambda error: describe(error).message, now)
         return requested or outcome_after(claim, self.retry, error, self.error_info(claim, error), delay, now)
-
-
-def lost_result(why: str) -> str:
-    return msgspec.json.encode({LOST_RESULT: why}).decode()
 
 
 def describe(error: BaseException) -> ErrorInfo:

@@ -27,7 +27,7 @@ from headrace.core.jobs.records import Claim, JobRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import CorruptPayload
-from headrace.runtime.jobs.job import LOST_RESULT
+from headrace.runtime.jobs.stored_result import LOST_RESULT
 from headrace.runtime.payloads.payloads import Payloads, loaded
 
 _AT_ONCE = 1000  # results may be large
