@@ -14,8 +14,12 @@ from headrace.errors import ConfigError
 class PayloadFiles(Protocol):
     """Files by paths relative to the payload store. An OSError other than those named is an outage."""
 
+    def add_folder(self, folder: str) -> None:
+        """Create a folder and those above it, where there are folders."""
+        ...
+
     def write(self, path: str, data: bytes) -> None:
-        """Store a new file durably. Nothing refers to it before this returns."""
+        """Store a new file durably, and its folder, but not those above it: their file system may be away."""
         ...
 
     def read(self, path: str) -> bytes:

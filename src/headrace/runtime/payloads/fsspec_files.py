@@ -45,6 +45,9 @@ class FsspecFiles:
         except Exception as error:  # each file system has errors of its own
             raise OSError(why(error)) from error
 
+    def add_folder(self, folder: str) -> None:
+        self._do(lambda system, at: system.makedirs(at(folder), exist_ok=True))
+
     def write(self, path: str, data: bytes) -> None:
         def act(system: Any, at: Callable[[str], str]) -> None:
             place = at(path)

@@ -14,9 +14,12 @@ class LocalFiles:
     def __init__(self, root: Path) -> None:
         self._root = root
 
+    def add_folder(self, folder: str) -> None:
+        (self._root / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def write(self, path: str, data: bytes) -> None:
         place = self._root / path
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(handle, "wb") as file:
             file.write(data)

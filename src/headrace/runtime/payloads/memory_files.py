@@ -11,6 +11,9 @@ class MemoryFiles:
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
 
+    def add_folder(self, folder: str) -> None:
+        """There are none."""
+
     def write(self, path: str, data: bytes) -> None:
         self._files[path] = data
 

@@ -86,6 +86,16 @@ class Payloads:
     def _write(self, files: PayloadFiles, path: str, data: bytes) -> None:
         try:
             files.write(path, data)
+        except FileNotFoundError as error:
+            self.ensure_reachable(path.partition("/")[0])
+            raise away(error) from error
+        except OSError as error:
+            raise away(error) from error
+
+    def _mark(self, files: PayloadFiles, space: str) -> None:
+        try:
+            files.add_folder(space)
+            files.write(f"{space}/{_MARKER}", _MARKER_TEXT)
         except OSError as error:
             raise away(error) from error
 
@@ -95,7 +105,7 @@ class Payloads:
             assert self.files is not None
             if not (spaces := self.spaces()):
                 created = token_hex(6)
-                self._write(self.files, f"{created}/{_MARKER}", _MARKER_TEXT)
+                self._mark(self.files, created)
                 self._engine.document_store.put([Document(KIND, created, 0, "{}")])
                 spaces = self.spaces()  # another process may have done the same
             self.ensure_reachable(spaces[0])
