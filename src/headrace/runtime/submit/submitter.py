@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, structs
@@ -32,7 +32,7 @@ from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.jobs.task import Call, Mapped
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
-from headrace.runtime.payloads.payloads import limit_of
+from headrace.runtime.payloads.payloads import Payloads, limit_of
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import batch_of_loop
 from headrace.runtime.submit.children import Children
@@ -118,9 +118,9 @@ class Submitter:
         if self.intercept is not None and not joins:
             # An interceptor runs the job at once, which would block the loop.
             return await in_thread(self._submit, call)
-        new, rule, edges = self._made(call, self._clock.now())
-        if self._payloads is not None and self._payloads.is_large(new.payload):
-            new = await in_thread(self._outside, new, rule)
+        new, rule, edges = self.new_job(call, self._clock.now(), large="whole")
+        if self._payloads is not None and self._payloads.is_large(new.payload) and not _replaces(rule):
+            new = await in_thread(self._outside, new, self._payloads)
         if edges:
             return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
         if rule is not None:
@@ -296,7 +296,7 @@ class Submitter:
     def draft(self, call: Call[Any]) -> NewJob:
         """The job that the call would make now, checked and encoded, but not inserted."""
         # Its payload is copied into many jobs, which end at different times.
-        new, _, edges = self._made(call, self._clock.now(), is_inline=True)
+        new, _, edges = self.new_job(call, self._clock.now(), large="refused")
         if edges:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
         return structs.replace(new, metadata=plain(new.metadata))  # each of its jobs gets its own correlation id
@@ -319,40 +319,22 @@ class Submitter:
         after: Sequence[str] = (),
         policy: Policy | None = None,
         limits: Sequence[Limit] = (),
-    ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]:
-        """The job, its unique rule, and its dependencies. A large payload is in the payload store then."""
-        new, rule, edges = self._made(call, now, job_id, after, policy, limits)
-        return new if self._payloads is None else self._outside(new, rule), rule, edges
-
-    def _outside(self, new: NewJob, rule: UniqueRule | None) -> NewJob:
-        """The job with a reference in place of a large payload."""
-        if _is_inline(rule):
-            return new
-        assert self._payloads is not None
-        payload = self._payloads.outside(new.payload, "call", new.id)
-        if payload is new.payload:
-            return new
-        if len(payload) > self.max_payload:  # it names too many parents
-            raise too_large(len(payload), self.max_payload)
-        return structs.replace(new, payload=payload, checksum=codec.checksum(payload))
-
-    def _made(
-        self,
-        call: Call[Any],
-        now: int,
-        job_id: str | None = None,
-        after: Sequence[str] = (),
-        policy: Policy | None = None,
-        limits: Sequence[Limit] = (),
         *,
-        is_inline: bool = False,
+        large: Literal["outside", "whole", "refused"] = "outside",
     ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]:
+        """The job, its unique rule, and its dependencies.
+
+        A large payload goes outside, into the payload store, unless the caller does that. One over `max_payload` may
+        be refused instead.
+        """
         if self.closed:
             raise AppClosed
         job_template = template_of(call.task, self.max_payload)
         unique = job_template.unique
         rule = None if unique is None else unique.rule(now)
-        limit = self.max_payload if is_inline or _is_inline(rule) else self._limit
+        if _replaces(rule):
+            large = "refused"
+        limit = self.max_payload if large == "refused" else self._limit
         try:
             payload = call.task.signature.encode(call.args, call.kwargs, limit=limit)
         except PayloadTooLarge:
@@ -385,9 +367,20 @@ class Submitter:
             key,
             lane_in(job_template, key, limits),
         )
+        if self._payloads is not None and large == "outside":
+            new = self._outside(new, self._payloads)
         return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_dependencies else ()
 
+    def _outside(self, new: NewJob, payloads: Payloads) -> NewJob:
+        """The job with a reference in place of a large payload."""
+        payload = payloads.outside(new.payload, "call", new.id)
+        if payload is new.payload:
+            return new
+        if len(payload) > self.max_payload:  # it names too many parents
+            raise too_large(len(payload), self.max_payload)
+        return structs.replace(new, payload=payload, checksum=codec.checksum(payload))
 
-def _is_inline(rule: UniqueRule | None) -> bool:
-    """Whether an existing job may get the payload: the sweep would look for the new one."""
+
+def _replaces(rule: UniqueRule | None) -> bool:
+    """Whether an existing job may get the payload of the new one, whose file would go with the new one."""
     return rule is not None and rule.act == "replace"
