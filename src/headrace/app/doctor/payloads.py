@@ -13,6 +13,7 @@ from headrace.errors import PayloadStoreUnavailable
 
 _CHECKED = 200  # newest jobs checked
 _EXAMPLES = 5
+_ONE, _MANY = "payload of the newest jobs ", "payloads of the newest jobs "
 
 
 def findings(app: Headrace) -> Iterator[Finding]:
@@ -28,7 +29,7 @@ def findings(app: Headrace) -> Iterator[Finding]:
         if used:
             yield Finding(
                 code="payload_store_missing",
-                sentence=f"{counted(len(used), 'payload')} of the newest jobs are in a payload store, and none is set",
+                sentence=f"{counted(len(used), _ONE + 'is', _MANY + 'are')} in a payload store, and none is set here",
                 advice="set payload_store; without it, the jobs fail",
                 count=len(used),
             )
@@ -47,7 +48,7 @@ def findings(app: Headrace) -> Iterator[Finding]:
     if missing:
         yield Finding(
             code="payload_missing",
-            sentence=f"{counted(len(missing), 'payload')} of the newest jobs are missing from the payload store",
+            sentence=f"{counted(len(missing), _ONE + 'is', _MANY + 'are')} missing from the payload store",
             advice="restore the files from a backup, or enqueue these jobs again",
             count=len(missing),
             examples=tuple(job_id for job_id, _ in missing[:_EXAMPLES]),
