@@ -29,7 +29,7 @@ HeadraceError
 ├── ReplayStopped                   a replay can't go on: the job waits, spawns or has an unrecorded step there
 ├── CorruptPayload                  stored data that no longer decodes
 ├── EngineUnavailable               the store can't be reached or is not usable now
-│   └── PayloadStoreUnavailable     the payload store can't
+│   └── PayloadStoreUnavailable     the same of the payload store
 ├── AppClosed (RuntimeError)        the app was closed
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
@@ -167,10 +167,7 @@ class JobNotFound(NotFound):
 class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
-    message = (
-        "no flow has the id {!r}; a flow is deleted with the last of its jobs. Archived jobs "
-        "are found with app.jobs.find(archived=True)"
-    )
+    message = "no flow has the id {!r}; a flow is deleted with the last of its jobs. Archived: app.jobs.find(archived=True)"
 
 
 class DeadLetterNotFound(JobNotFound):
