@@ -167,7 +167,7 @@ class JobNotFound(NotFound):
 class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
-    message = "no flow has the id {!r}; a flow is deleted with the last of its jobs. Archived: app.jobs.find(archived=True)"
+    message = "no flow has the id {!r}; a flow is deleted with the last of its jobs. See app.jobs.find(archived=True)"
 
 
 class DeadLetterNotFound(JobNotFound):
