@@ -454,3 +454,23 @@ def test_what_waits_in_the_spool_of_an_app_with_keys_is_encrypted(outage: Outage
         forwarded(app)
         with app.worker():
             assert job.result(PATIENCE) == "n33dle"
+
+
+def test_a_large_payload_waits_in_its_file_while_its_job_waits_in_the_spool(outage: Outage, folder: Path) -> None:
+    large = "x" * 5000
+    given = {"spool": str(folder / "s.db"), "payload_store": f"{folder}/payloads", "payload_threshold": 1024}
+    with Headrace(outage.url, **given) as app:
+        echo = app.task(name="echo")(lambda text: text)
+        echo.enqueue(large)
+        outage.begin()
+        job = echo.enqueue(large)
+        assert job.spooled
+        assert len([*(folder / "payloads").rglob("*.call.*")]) == 2
+        assert job.args == (large,)
+    with Headrace(outage.url, **given) as later:
+        early = later.enqueue("echo", large)
+        assert early.row.payload.startswith('{"args"'), "it does not know its folder yet"
+        outage.end()
+        later.task(name="echo")(lambda text: text)
+        with later.worker():
+            assert later.jobs.get(job.id).result(PATIENCE) == early.result(PATIENCE) == large
