@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from fsspec import get_filesystem_class
 from fsspec.core import url_to_fs
 
 from headrace.core.text import why
@@ -24,21 +25,21 @@ class FsspecFiles:
     def __init__(self, url: str) -> None:
         self._url = url
         self._opened: tuple[int, Any, str] | None = None
-        self._open()
+        try:
+            get_filesystem_class(url.partition("://")[0].rpartition("::")[2])
+        except (ImportError, ValueError) as error:  # the package of this kind is missing, or there is no such kind
+            raise ConfigError(f"payload_store: {redacted_url(url)!r} can't be opened: {why(error)}") from None
 
     def _open(self) -> tuple[Any, str]:
         """The file system and the folder. A forked child opens its own: it must not share connections or threads."""
         if self._opened is None or self._opened[0] != os.getpid():
-            try:
-                system, root = url_to_fs(self._url, use_listings_cache=False, skip_instance_cache=True)
-            except (ImportError, ValueError, TypeError) as error:
-                raise ConfigError(f"payload_store: {redacted_url(self._url)!r} can't be opened: {why(error)}") from None
+            system, root = url_to_fs(self._url, use_listings_cache=False, skip_instance_cache=True)
             self._opened = os.getpid(), system, root.rstrip("/")
         return self._opened[1:]
 
     def _do(self, act: Callable[[Any, Callable[[str], str]], T]) -> T:
-        system, root = self._open()
         try:
+            system, root = self._open()
             return act(system, lambda path: f"{root}/{path}")
         except OSError:
             raise

@@ -7,7 +7,7 @@ that no job refers to are left to the sweep. Each store has its own folder there
 from __future__ import annotations
 
 import logging
-from secrets import token_hex
+import os
 from typing import TYPE_CHECKING
 
 from headrace.core.clock import Clock
@@ -74,7 +74,7 @@ class Payloads:
             return text
         data = text.encode()
         try:
-            path = payload_refs.new_path(self.space(), self._clock.now(), job_id, what, token_hex(8))
+            path = payload_refs.new_path(self.space(), self._clock.now(), job_id, what, os.urandom(8).hex())
             self._write(self.files, path, data)
         except EngineUnavailable as error:
             if len(data) > self._inline:
@@ -104,7 +104,7 @@ class Payloads:
         if self._space is None:
             assert self.files is not None
             if not (spaces := self.spaces()):
-                created = token_hex(6)
+                created = os.urandom(6).hex()
                 self._mark(self.files, created)
                 self._engine.document_store.put([Document(KIND, created, 0, "{}")])
                 spaces = self.spaces()  # another process may have done the same
