@@ -458,7 +458,11 @@ def test_what_waits_in_the_spool_of_an_app_with_keys_is_encrypted(outage: Outage
 
 def test_a_large_payload_waits_in_its_file_while_its_job_waits_in_the_spool(outage: Outage, folder: Path) -> None:
     large = "x" * 5000
-    given = {"spool": str(folder / "s.db"), "payload_store": f"{folder}/payloads", "payload_threshold": 1024}
+    given: dict[str, Any] = {
+        "spool": str(folder / "s.db"),
+        "payload_store": f"{folder}/payloads",
+        "payload_threshold": 1024,
+    }
     with Headrace(outage.url, **given) as app:
         echo = app.task(name="echo")(lambda text: text)
         echo.enqueue(large)

@@ -120,7 +120,7 @@ class Submitter:
             return await in_thread(self._submit, call)
         new, rule, edges = self.new_job(call, self._clock.now(), large="whole")
         if self._payloads is not None and self._payloads.is_large(new.payload) and not _replaces(rule):
-            new = await in_thread(self._outside, new, self._payloads)
+            new = await in_thread(self._outside, call, new, self._payloads)
         if edges:
             return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
         if rule is not None:
@@ -368,15 +368,16 @@ class Submitter:
             lane_in(job_template, key, limits),
         )
         if self._payloads is not None and large == "outside":
-            new = self._outside(new, self._payloads)
+            new = self._outside(call, new, self._payloads)
         return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_dependencies else ()
 
-    def _outside(self, new: NewJob, payloads: Payloads) -> NewJob:
+    def _outside(self, call: Call[Any], new: NewJob, payloads: Payloads) -> NewJob:
         """The job with a reference in place of a large payload."""
         payload = payloads.outside(new.payload, "call", new.id)
         if payload is new.payload:
             return new
-        if len(payload) > self.max_payload:  # it names too many parents
+        if len(payload) > self.max_payload:  # a reference names the parents of its call
+            refuse_too_many_results(call, self.max_payload)
             raise too_large(len(payload), self.max_payload)
         return structs.replace(new, payload=payload, checksum=codec.checksum(payload))
 
