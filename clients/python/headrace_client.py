@@ -154,6 +154,8 @@ class JobRecord(TypedDict):
     args: NotRequired[list[Any] | None]
     kwargs: NotRequired[dict[str, Any] | None]
     unreadable: NotRequired[str]
+    stored_call: NotRequired[PayloadRecord]
+    stored_result: NotRequired[PayloadRecord]
     result: NotRequired[Any]
     steps: NotRequired[list[StepRecord]]
     errors: NotRequired[list[AttemptError]]
@@ -164,6 +166,14 @@ class JobRecord(TypedDict):
     parents: NotRequired[list[DependencyRecord]]
     children: NotRequired[list[DependencyRecord]]
     why: NotRequired[str]
+
+
+class PayloadRecord(TypedDict):
+    """A payload in the payload store: its path there, its size in bytes, and the hash of its file."""
+
+    path: str
+    size: int
+    sha256: str
 
 
 class StepRecord(TypedDict):
@@ -1620,6 +1630,12 @@ class JobsStreamQuery(TypedDict):
     since: NotRequired[str | None]
 
 
+class JobsGetQuery(TypedDict):
+    """Parameters of `jobs.get`."""
+
+    payloads: NotRequired[bool]
+
+
 class QuestionsFindQuery(TypedDict):
     """Parameters of `questions.find`."""
 
@@ -1872,9 +1888,9 @@ class JobsApi(_Resource):
         """Run a finished job anew from a step, as a new job that keeps the results of the steps before it."""
         return cast("JobRecord", self._send("POST", f"/jobs/{_quoted(job_id)}/fork", body=body))
 
-    def get(self, job_id: str, /) -> JobRecord:
+    def get(self, job_id: str, /, **query: Unpack[JobsGetQuery]) -> JobRecord:
         """Return everything about one job, with secrets redacted."""
-        return cast("JobRecord", self._send("GET", f"/jobs/{_quoted(job_id)}"))
+        return cast("JobRecord", self._send("GET", f"/jobs/{_quoted(job_id)}", query=query))
 
     def update(self, job_id: str, /, **body: Unpack[JobChange]) -> JobRecord:
         """Change the priority, time or queue of a job that has not started."""

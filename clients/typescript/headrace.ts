@@ -166,6 +166,8 @@ export interface JobRecord {
   args?: Array<Json> | null;
   kwargs?: Record<string, Json> | null;
   unreadable?: string;
+  stored_call?: PayloadRecord;
+  stored_result?: PayloadRecord;
   result?: Json;
   steps?: Array<StepRecord>;
   errors?: Array<AttemptError>;
@@ -176,6 +178,13 @@ export interface JobRecord {
   parents?: Array<DependencyRecord>;
   children?: Array<DependencyRecord>;
   why?: string;
+}
+
+/** A payload in the payload store: its path there, its size in bytes, and the hash of its file. */
+export interface PayloadRecord {
+  path: string;
+  size: number;
+  sha256: string;
 }
 
 /** A step of a job, without its value, which may be secret. */
@@ -1513,6 +1522,10 @@ export interface JobsStreamQuery {
   since?: string | null;
 }
 
+export interface JobsGetQuery {
+  payloads?: boolean;
+}
+
 export interface QuestionsFindQuery {
   to?: string | null;
   limit?: number;
@@ -1733,8 +1746,8 @@ export class JobsApi extends Resource {
   }
 
   /** Return everything about one job, with secrets redacted. */
-  get(jobId: string): Promise<JobRecord> {
-    return this.send<JobRecord>("GET", `/jobs/${quoted(jobId)}`);
+  get(jobId: string, query: JobsGetQuery = {}): Promise<JobRecord> {
+    return this.send<JobRecord>("GET", `/jobs/${quoted(jobId)}`, { query });
   }
 
   /** Change the priority, time or queue of a job that has not started. */

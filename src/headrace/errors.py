@@ -29,6 +29,7 @@ HeadraceError
 ├── ReplayStopped                   a replay can't go on: the job waits, spawns or has an unrecorded step there
 ├── CorruptPayload                  stored data that no longer decodes
 ├── EngineUnavailable               the store can't be reached or is not usable now
+│   └── PayloadStoreUnavailable     the same of the payload store
 ├── AppClosed (RuntimeError)        the app was closed
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
@@ -166,10 +167,7 @@ class JobNotFound(NotFound):
 class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
-    message = (
-        "no flow has the id {!r}; a flow is deleted with the last of its jobs. Archived jobs "
-        "are found with app.jobs.find(archived=True)"
-    )
+    message = "no flow has the id {!r}; a flow is deleted with the last of its jobs. See app.jobs.find(archived=True)"
 
 
 class DeadLetterNotFound(JobNotFound):
@@ -314,6 +312,10 @@ class EngineUnavailable(HeadraceError):
     """The store can't be reached or is not usable now. `permanent`: waiting alone won't help."""
 
     permanent = False
+
+
+class PayloadStoreUnavailable(EngineUnavailable):
+    """The payload store can't be reached or is not usable now."""
 
 
 class AppClosed(HeadraceError, RuntimeError):

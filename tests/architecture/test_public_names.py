@@ -149,6 +149,7 @@ PROMISED_METRICS = (
 PROMISED_ERRORS = {
     "HeadraceError": Exception,
     "InvalidJob": ValueError,
+    "PayloadStoreUnavailable": headrace.EngineUnavailable,
     "PayloadTooLarge": headrace.InvalidJob,
     "UnknownTask": headrace.InvalidJob,
     "QueueFull": headrace.HeadraceError,

@@ -299,7 +299,8 @@ class Headrace(HookMethods, TaskRuleMethods):
 
         if self.spool is not None:
             self.spool.keep_forwarding()
-        how |= {"declare": self._declare, "archive": lambda: self.services.archive, "cipher": self.cipher}
+        how |= {"declare": self._declare, "archive": lambda: self.services.archive}
+        how["payloads"] = self.services.payloads
         listener = functools.partial(self.events.listener, finish=bool(how.get("drain")))
         how |= {"listener": listener, "hooks": self.submitter.hooks}
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)

@@ -21,9 +21,10 @@ from headrace.core.codec import codec
 from headrace.core.events.history import HistoryEntry
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
-from headrace.errors import CorruptPayload, HeadraceError
-from headrace.runtime.jobs.job import LOST_RESULT, Job
+from headrace.errors import CorruptPayload, HeadraceError, PayloadStoreUnavailable
+from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
+from headrace.runtime.jobs.stored_result import LOST_RESULT
 
 JOB_COLUMNS = (
     Column("ID"),
@@ -54,9 +55,9 @@ def record(job: Job[Any]) -> dict[str, Any]:
     return _plain(records.record_of(job))
 
 
-def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
-    """The full record of a job."""
-    return _plain(records.full_record_of(job, steps))
+def full_record(job: Job[Any], steps: Sequence[Step] = (), most: int = 0) -> dict[str, Any]:
+    """The full record of a job, with payloads from the payload store up to `most` bytes each."""
+    return _plain(records.full_record_of(job, steps, most=most))
 
 
 def _plain(job_record: records.JobRecord) -> dict[str, Any]:
@@ -104,10 +105,10 @@ def line_text(line: LogEntry) -> str:
     return "\n  | ".join((f"{stamp(line.at)} {line.level.upper():7} {first}{fields}", *further))
 
 
-def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]]:
+def facts(job: Job[Any], steps: Sequence[Step] = (), most: int = 0) -> Iterator[tuple[str, str]]:
     """A page about the job: names and values."""
     yield "id", job.id
-    yield "call", call_text(job)
+    yield "call", call_text(job, most)
     yield "state", f"{job.state} ({job.reason})" if job.reason else job.state
     yield "queue", job.queue
     yield "priority", str(job.priority)
@@ -123,11 +124,11 @@ def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]
         yield "error", f"{text}\n{error.traceback}".rstrip()
 
 
-def call_text(job: Job[Any]) -> str:
+def call_text(job: Job[Any], most: int = 0) -> str:
     """The call in Python syntax, with the names of its parameters and secrets redacted."""
     try:
-        named = job.redacted_arguments()
-    except CorruptPayload as error:
+        named = job.redacted_arguments(most)
+    except (CorruptPayload, PayloadStoreUnavailable) as error:
         return f"{job.task}(…)  {error}"
     return _truncate(f"{job.task}({arguments_text(named)})")
 
@@ -137,14 +138,14 @@ def arguments_text(named: Mapping[str, Any]) -> str:
     return ", ".join(repr(value) if name.isdigit() else f"{name}={value!r}" for name, value in named.items())
 
 
-def result_text(job: Job[Any]) -> str:
+def result_text(job: Job[Any], most: int = 0) -> str:
     """The result of a completed job, as its repr."""
     stored = job.full_row.result
     if stored is None:
         return "None"
     try:
         codec.verify(stored, job.row.result_checksum or 0)
-        text = job.opened("result", stored)
+        text = job.opened("result", stored, most)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             return f"not stored: {msgspec.json.decode(text)[LOST_RESULT]}"
         return _truncate(repr(job.redacted(codec.decode(text))))
@@ -152,9 +153,9 @@ def result_text(job: Job[Any]) -> str:
         return str(error)
 
 
-def result_record(job: Job[Any]) -> Any:
+def result_record(job: Job[Any], most: int = 0) -> Any:
     """The result of a completed job as JSON, with tags for types that JSON lacks."""
-    return records.result_of(job)
+    return records.result_of(job, most)
 
 
 def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:

@@ -151,7 +151,7 @@ def _instead(app: Headrace) -> str:
 
 def _line(job: Job[Any]) -> str:
     try:
-        call = _written(*job.redacted_call())
+        call = _written(*job.redacted_call(most=None))
     except CorruptPayload as error:
         call = f"<{error}>"
     line = f"  {job.task}({call}) in queue {job.queue!r}, {job.state}"

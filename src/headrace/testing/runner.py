@@ -28,6 +28,7 @@ from headrace.runtime.context.step_store import steps_with_undone
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.questions import announce
 from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.payloads.payloads import limit_of
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.batch_call import BatchCall
@@ -54,9 +55,10 @@ class InlineWorker:
         self._began: dict[Lease, int] = {}
         self.cipher = app.cipher
         self.stream_limits = StreamLimits(app.settings.max_chunk, app.settings.max_stream)
-        limits = (app.settings.timeout, app.settings.max_payload)
+        payloads = app.services.payloads
+        limits = (app.settings.timeout, limit_of(payloads, app.settings))
         function_of = functools.partial(function_in_scope, app.submitter.hooks)
-        self._planner = ClaimPlanner(app.engine, RunSpecs(app.find_task, *limits, app.cipher, function_of))
+        self._planner = ClaimPlanner(app.engine, RunSpecs(app.find_task, *limits, payloads, function_of))
 
     def next(self) -> InlineAttempt | None:
         """The next due job; schedules fire before the first one, and whenever there is none."""

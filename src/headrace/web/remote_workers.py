@@ -48,8 +48,9 @@ from headrace.errors import (
     RetryLater,
     Snooze,
 )
-from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
+from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.jobs.task import Call
+from headrace.runtime.payloads.payloads import limit_of
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
@@ -116,8 +117,8 @@ class RemoteWorkers:
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        settings = app.settings
-        self._run_specs = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
+        settings, payloads = app.settings, app.services.payloads
+        self._run_specs = RunSpecs(app.task_by_name, settings.timeout, limit_of(payloads, settings), payloads)
         self._planner = ClaimPlanner(app.engine, self._run_specs)
         self._removals = RemoveOnFinish(app.engine, self._run_specs.removing)
         self._reap_at = 0.0
@@ -188,10 +189,10 @@ class RemoteWorkers:
 
     def _remote_claim(self, claim: Claim, run_spec: RunSpec) -> RemoteClaim | Refusal:
         try:
-            decrypted = decrypted_claim(self._app.cipher, claim)
-            codec.verify(decrypted.payload, decrypted.checksum)
-            return RemoteClaim(claim, run_spec, *codec.decode_call(decrypted.payload))
-        except CorruptPayload as error:
+            loaded = run_spec.loaded(claim)
+            codec.verify(loaded.payload, loaded.checksum)
+            return RemoteClaim(claim, run_spec, *codec.decode_call(loaded.payload))
+        except (CorruptPayload, Snooze) as error:
             return Refusal(claim, "corrupt_payload", error)
 
     def _with_dead_letter(self, done: Iterable[Outcome]) -> list[Outcome]:

@@ -469,3 +469,27 @@ def test_a_person_is_erased_from_the_spool(app: Headrace, outage: Outage) -> Non
     outage.end()
     forwarded(app)
     assert sorted(job.args for job in app.jobs.find()) == [(1,), (2,)]
+
+
+def test_a_large_payload_waits_in_its_file_while_its_job_waits_in_the_spool(outage: Outage, folder: Path) -> None:
+    large = "x" * 5000
+    given: dict[str, Any] = {
+        "spool": str(folder / "s.db"),
+        "payload_store": f"{folder}/payloads",
+        "payload_threshold": 1024,
+    }
+    with Headrace(outage.url, **given) as app:
+        echo = app.task(name="echo")(lambda text: text)
+        echo.enqueue(large)
+        outage.begin()
+        job = echo.enqueue(large)
+        assert job.spooled
+        assert len([*(folder / "payloads").rglob("*.call.*")]) == 2
+        assert job.args == (large,)
+    with Headrace(outage.url, **given) as later:
+        early = later.enqueue("echo", large)
+        assert early.row.payload.startswith('{"args"'), "it does not know its folder yet"
+        outage.end()
+        later.task(name="echo")(lambda text: text)
+        with later.worker():
+            assert later.jobs.get(job.id).result(PATIENCE) == early.result(PATIENCE) == large

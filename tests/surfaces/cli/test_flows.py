@@ -102,5 +102,5 @@ def test_an_unknown_flow_is_an_error(shell: Shell, run: FlowRun) -> None:
         ran = shell("flows", command, "nowhere")
         assert ran.code == 1
         assert ran.err.startswith("error: no flow has the id 'nowhere'; a flow is deleted with the last of its jobs")
-        assert ran.err.endswith("Archived jobs are found with app.jobs.find(archived=True)\n")
+        assert ran.err.endswith("See app.jobs.find(archived=True)\n")
     assert shell("flows", "graph", run.id, "--format", "png").code == 2

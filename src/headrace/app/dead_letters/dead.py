@@ -51,6 +51,7 @@ from headrace.engines.shared.sql_files import as_json
 from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, InvalidJob, JobNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.payloads.payloads import limit_of
 
 _BATCH = 500  # records per commit
 _UNLIMITED = 1 << 40
@@ -251,12 +252,16 @@ class Dead:
                 *codec.decode_call(self._services.decrypted(snapshot.payload, "call", row.task))
             )
             args, kwargs = (before[0] if args is None else args), (before[1] if kwargs is None else kwargs)
-        payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
+        payload = task.signature.encode(
+            tuple(args), dict(kwargs), limit=limit_of(self._services.payloads, self._settings)
+        )
         if MARK in payload:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
         index = self._services.index_of(row.task)
         tags = (*tags_of(snapshot_of(row).tags), *index_tags(row.task, index, tuple(args), dict(kwargs)))
-        return self._services.encrypted(payload, "call", row.task), as_json(tags)
+        if self._services.payloads is not None:
+            payload = self._services.payloads.stored(payload, "call", row.task, row.job_id)
+        return payload, as_json(tags)
 
     # -- resolving
 

@@ -6,7 +6,7 @@ Each finding has an advice. The checks change nothing.
 from __future__ import annotations
 
 from headrace.app.app import Headrace
-from headrace.app.doctor import alerts, keys, schedules, spool, stale, store, work
+from headrace.app.doctor import alerts, keys, payloads, schedules, spool, stale, store, work
 from headrace.core.health.findings import Finding
 
 __all__ = ["diagnose"]
@@ -23,5 +23,6 @@ def diagnose(app: Headrace) -> list[Finding]:
         *stale.findings(app),
         *alerts.findings(app),
         *keys.findings(app),
+        *payloads.findings(app),
         *spool.findings(app.spool),
     ]

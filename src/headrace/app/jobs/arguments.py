@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.codec import encryption
+from headrace.core.codec.payload_refs import is_reference
 from headrace.core.jobs.light_rows import lacks_payload
 from headrace.core.tasks.arguments import MAX_LINE, line_of
 from headrace.errors import HeadraceError
@@ -16,7 +17,7 @@ LONG, ENCRYPTED, UNREADABLE = "…", "encrypted", "unreadable"
 def arguments_in_list(job: Job[Any]) -> dict[str, Any] | str:
     """The arguments, or why a list does not show them: they are long, encrypted or unreadable."""
     row = job.row
-    if lacks_payload(row):
+    if lacks_payload(row) or is_reference(row.payload):
         return LONG
     if encryption.key_of(row.payload) is not None:
         return ENCRYPTED

@@ -19,7 +19,7 @@ from headrace.core.tasks.trace_context import NO_TRACE_CONTEXT, correlation_of, 
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.context.step_store import steps_with_undone
-from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step
+from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step, with_own_payload
 
 FORKED = "forked"  # the reason of the copy until it runs
 
@@ -38,7 +38,7 @@ def fork(services: Services, job_id: str, from_step: str | None) -> str:
         raise InvalidJob(f"job {row.id} is {row.state}; only a finished job can be forked")
     stored = steps_with_undone(engine.queries, decrypted_steps(services.cipher, row.id, exports[0].steps))
     steps = [] if from_step is None else _kept(row.id, stored, from_step)
-    copy = _copy(row, ids.new_id(now), now)
+    copy = with_own_payload(services.payloads, _copy(row, ids.new_id(now), now))
     detail = f"forked from job {row.id}" + ("" if from_step is None else f" at step {from_step!r}")
     encrypted = [encrypted_step(services.cipher, copy.id, step) for step in steps]
     # Stored as a finished job: if this process dies now, a retry by hand runs the copy.

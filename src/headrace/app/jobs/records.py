@@ -17,13 +17,14 @@ from msgspec import UNSET, Struct, UnsetType
 from headrace.app.jobs.arguments import arguments_in_list
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
+from headrace.core.codec.payload_refs import reference_in
 from headrace.core.damaged_records import DAMAGE
 from headrace.core.events.history import AttemptError
 from headrace.core.events.stream import Chunk
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks import trace_context
-from headrace.errors import CorruptPayload, HeadraceError
+from headrace.errors import CorruptPayload, HeadraceError, PayloadStoreUnavailable
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 
@@ -45,12 +46,21 @@ class StepRecord(Struct, frozen=True):
     at: datetime | None
 
 
+class PayloadRecord(Struct, frozen=True):
+    """A payload in the payload store: its path there, its size in bytes, and the hash of its file."""
+
+    path: str
+    size: int
+    sha256: str
+
+
 class JobRecord(Struct, frozen=True, kw_only=True):
     """A job. Lists omit the fields after `arguments`.
 
     `arguments` are all arguments by the names of their parameters. A positional one without a known name has its
     position, such as "0". In a list it is None for arguments that are long, encrypted or damaged. If the payload is
-    damaged, `args` and `kwargs` are None and `unreadable` is the reason.
+    damaged or not loaded, `args` and `kwargs` are None and `unreadable` is the reason. `stored_call` and
+    `stored_result` say where they are if that is the payload store.
     """
 
     id: str
@@ -78,6 +88,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     args: list[Any] | UnsetType | None = UNSET
     kwargs: dict[str, Any] | UnsetType | None = UNSET
     unreadable: str | UnsetType = UNSET
+    stored_call: PayloadRecord | UnsetType = UNSET
+    stored_result: PayloadRecord | UnsetType = UNSET
     result: Any | UnsetType = UNSET
     steps: list[StepRecord] | UnsetType = UNSET
     errors: list[AttemptError] | UnsetType = UNSET
@@ -95,13 +107,15 @@ def record_of(job: Job[Any]) -> JobRecord:
     return JobRecord(**_outline(job), arguments=_listed(job))
 
 
-def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
-    """The full record of a job."""
-    row = job.row
+def full_record_of(job: Job[Any], steps: Sequence[Step] = (), *, most: int = 0) -> JobRecord:
+    """The full record of a job. Payloads in the payload store are loaded up to `most` bytes each."""
+    row = job.full_row
     return JobRecord(
         **_outline(job),
-        **_call(job),
-        result=result_of(job),
+        **_call(job, most),
+        stored_call=_payload(row.payload),
+        stored_result=_payload(row.result),
+        result=result_of(job, most),
         steps=[StepRecord(step.kind, step.name, step.number, to_datetime(step.at)) for step in steps],
         errors=job.errors,
         version=row.version,
@@ -114,9 +128,16 @@ def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
     )
 
 
-def result_of(job: Job[Any]) -> Any:
+def result_of(job: Job[Any], most: int = 0) -> Any:
     """The result of a completed job as JSON, with tags for types that JSON lacks."""
-    return _shown(job, "result", job.full_row.result)
+    return _shown(job, "result", job.full_row.result, most)
+
+
+def _payload(stored: str | None) -> PayloadRecord | UnsetType:
+    with contextlib.suppress(CorruptPayload):
+        if stored is not None and (ref := reference_in(stored)) is not None:
+            return PayloadRecord(ref.path, ref.size, ref.sha256)
+    return UNSET
 
 
 def log_of(line: LogEntry, job: Job[Any]) -> LogEntry:
@@ -171,11 +192,11 @@ def _outline(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def _call(job: Job[Any]) -> dict[str, Any]:
+def _call(job: Job[Any], most: int) -> dict[str, Any]:
     try:
-        args, kwargs = job.redacted_call()
-        return {"args": lowered(args), "kwargs": lowered(kwargs), "arguments": lowered(job.redacted_arguments())}
-    except CorruptPayload as error:
+        args, kwargs = job.redacted_call(most)
+        return {"args": lowered(args), "kwargs": lowered(kwargs), "arguments": lowered(job.redacted_arguments(most))}
+    except (CorruptPayload, PayloadStoreUnavailable) as error:
         return {"args": None, "kwargs": None, "arguments": None, "unreadable": str(error)}
 
 
@@ -205,13 +226,13 @@ def _dependency(job: Job[Any]) -> DependencyRecord:
     return DependencyRecord(job.id, job.task, job.state)
 
 
-def _shown(job: Job[Any], what: str, stored: str | None) -> Any:
+def _shown(job: Job[Any], what: str, stored: str | None, most: int = 0) -> Any:
     """The stored values of a job as plain JSON, redacted; unreadable ones as an error text or as stored."""
     if stored is None:
         return None
     try:
-        text = job.opened(what, stored)
-    except CorruptPayload as error:
+        text = job.opened(what, stored, most)
+    except (CorruptPayload, PayloadStoreUnavailable) as error:
         return {"$unreadable": str(error)}
     try:
         return lowered(job.redacted(codec.decode(text)))

@@ -30,9 +30,10 @@ from headrace.errors import HeadraceError, InvalidJob, ReplayStopped, UnknownTas
 from headrace.runtime.context.current_job import JobContext, current, current_batch
 from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.context.replaying import ReplayEnd, Replaying
-from headrace.runtime.jobs.encryption import decrypted_steps
+from headrace.runtime.jobs.encryption import decrypted_steps, loaded_claim
 from headrace.runtime.jobs.job import ARCHIVED, SPOOLED, Job
 from headrace.runtime.jobs.services import LogEntry
+from headrace.runtime.payloads.payloads import limit_of
 from headrace.runtime.worker.batch_call import BatchCall
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.execution import RunSpec, RunSpecs
@@ -70,7 +71,8 @@ def replay_of(
 def _planned(services: Services, row: JobRow) -> tuple[Claim, RunSpec]:
     """What a worker would run."""
     settings = services.settings
-    run_specs = RunSpecs(services.task, settings.timeout, settings.max_payload, services.cipher)
+    limit = limit_of(services.payloads, settings)
+    run_specs = RunSpecs(services.task, settings.timeout, limit, services.payloads)
     [planned] = ClaimPlanner(services.engine, run_specs).planned([_claim(row)])
     if planned is None:
         raise UnknownTask(
@@ -79,7 +81,8 @@ def _planned(services: Services, row: JobRow) -> tuple[Claim, RunSpec]:
         )
     if isinstance(planned, Refusal):
         raise planned.error
-    return planned
+    claim, plan = planned
+    return loaded_claim(services.payloads, claim), plan
 
 
 def _claim(row: JobRow) -> Claim:
@@ -134,6 +137,7 @@ class Replay:
         self._arguments = ((), {}) if plan.batch is not None else plan.arguments(claim)
         self._clock = services.clock
         self._limits = StreamLimits(services.settings.max_chunk, services.settings.max_stream)
+        self._largest = services.settings.max_payload
         self._steps = steps
         self._outside = outside
         self._runner = asyncio.Runner()  # it opens its event loop on first use
@@ -213,7 +217,7 @@ class Replay:
 
     @property
     def largest(self) -> int:
-        return self.plan.max_result
+        return self._largest
 
     @property
     def stream_limits(self) -> StreamLimits:

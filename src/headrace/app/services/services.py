@@ -16,7 +16,7 @@ from headrace.app.services.questions import explain_question, stored_question
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Cipher, decrypted
+from headrace.core.codec.encryption import Cipher
 from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
 from headrace.core.dead_letters.records import DeadLetterFilter
@@ -39,6 +39,7 @@ from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotF
 from headrace.runtime.jobs.job import ARCHIVED, SPOOLED
 from headrace.runtime.jobs.services import LogEntry
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.payloads.payloads import Payloads, loaded
 from headrace.runtime.retention.archived import last_ends
 from headrace.runtime.retention.policies import policies as stored_policies
 from headrace.runtime.submit.dependencies import rows_of
@@ -67,6 +68,8 @@ class Services:
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self.settings = settings
         self.cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
+        has_payloads = self.cipher is not None or settings.payload_store is not None
+        self.payloads = Payloads(engine, clock, settings, self.cipher) if has_payloads else None
         self.words = words_of(settings.secret_words)
         self.attach(engine, clock, spool)
 
@@ -74,6 +77,8 @@ class Services:
         """Use this store from now on; current waiters stay at the old one."""
         self.engine = engine
         self.clock = clock
+        if self.payloads is not None:
+            self.payloads.attach(engine, clock)
         self._spool = spool
         self._declared = DeclaredTasks(engine)
         self._waiter: Waiter | None = None
@@ -330,8 +335,8 @@ class Services:
         return found[0]
 
     def decrypted(self, text: str, what: str, whom: str) -> str:
-        """Decrypt a stored text; the other arguments are its context."""
-        return decrypted(self.cipher, text, what, whom)
+        """Decrypt a stored text, and load it if it is in the payload store; the other arguments are its context."""
+        return loaded(self.payloads, text, what, whom)
 
     def encrypted(self, text: str, what: str, whom: str) -> str:
         """Encrypt a text for storage."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.codec import encryption
+from headrace.core.codec import encryption, payload_refs
 from headrace.core.codec.decode import Tree, ensure_shallow, lift
 from headrace.core.codec.encode import NotEncodable, ValueEncoder, lower, lower_items, step_to, too_large
 from headrace.core.text import short, why
@@ -164,6 +164,8 @@ def _corrupt(error: Exception, text: str) -> CorruptPayload:
     """The stored text is at fault: it names a value that can't be built."""
     if (key := encryption.key_of(text)) is not None:  # a reader with keys has decrypted it before
         return encryption.locked(key)
+    if payload_refs.MARK in text:  # nor does one with a payload store meet a reference
+        return CorruptPayload(f"payload can't be read: it is in a payload store; {payload_refs.NOT_SET}")
     if isinstance(error, RecursionError):
         return CorruptPayload("payload can't be read: nested too deeply")
     if isinstance(error, (CorruptPayload, msgspec.MsgspecError)):

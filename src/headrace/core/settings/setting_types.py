@@ -93,6 +93,10 @@ class AppSettings(WorkerSettings, total=False):
 
     app: str | None
     max_payload: int
+    payload_store: str | None
+    payload_threshold: int
+    payload_limit: int
+    payload_grace: float
     durability: Literal["normal", "full"]
     auto_migrate: bool
     spool: str | None

@@ -39,6 +39,7 @@ from headrace.core.settings.checks import (
     weighted,
 )
 from headrace.core.settings.derived import implied
+from headrace.core.settings.payload_rules import payload_rules
 from headrace.core.settings.queue_weights import Queues, parse_queues
 from headrace.core.tasks.labels import check_capabilities
 from headrace.core.tasks.retry import LONGEST_LIMIT, BackoffKind, Retry
@@ -74,6 +75,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_cap: float = 3600.0
     retry_jitter: float = 0.1
     max_payload: int = 1_048_576
+    payload_store: str | None = None
+    payload_threshold: int = 65_536
+    payload_limit: int = 268_435_456
+    payload_grace: float = 604_800.0
     max_chunk: int = 65_536
     max_stream: int = 4_194_304
     durability: Literal["normal", "full"] = "normal"
@@ -180,8 +185,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         hidden: dict[str, Any] = {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
         hidden["encryption_keys"] = tuple(names_of(self.encryption_keys))
         hidden["alert_channels"] = tuple(text.partition("=")[0] for text in self.alert_channels)
-        hidden["url"] = redacted_url(self.url)
-        hidden["archive_url"] = None if self.archive_url is None else redacted_url(self.archive_url)
+        hidden |= {name: redacted_url(url) for name in _URLS if (url := getattr(self, name)) is not None}
         return {**msgspec.structs.asdict(self), "heartbeat": self.beat, **hidden}
 
     def __repr__(self) -> str:
@@ -190,7 +194,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
 _NETWORKS = ("webhook_networks", "web_trusted_proxies")
-_UNSHOWN = (*_SECRET, "url", "archive_url")
+_URLS = ("url", "archive_url", "payload_store")
+_UNSHOWN = (*_SECRET, *_URLS)
 _RETRY = ("limit", "backoff", "base", "factor", "cap", "jitter")
 _RETRY_NUMBERS = ("retry_base", "retry_factor", "retry_cap")
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
@@ -211,6 +216,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         *((f"{name}: {getattr(s, name):g} must be 0 or more", 0 <= getattr(s, name) < inf) for name in _RETRY_NUMBERS),
         (f"retry_jitter: {s.retry_jitter:g} must be from 0 to 1", 0 <= s.retry_jitter <= 1),
         (f"max_payload: {s.max_payload} must be at least 1024 bytes", s.max_payload >= 1024),
+        *payload_rules(s),
         (f"max_chunk: {s.max_chunk} must be at least 64 bytes", s.max_chunk >= 64),
         (f"max_stream: {s.max_stream} must be at least 1024 bytes", s.max_stream >= 1024),
         (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
@@ -264,23 +270,15 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 
 _ARE_NONE = (
     *("timeout", "max_jobs", "max_memory", "trace_memory", "job_history_size", "dead_pending_max"),
-    *("spool", "health_file", "health_port", "strategy"),
+    *("spool", "payload_store", "health_file", "health_port", "strategy"),
     *("dead_requeue_after", "stale_check", "alert_check", "max_crashes", "history_limit", "log_limit", "max_size"),
     *("archive_url", "archive_check"),
-    "secret_words",
-    "web_label",
-    "web_rate",
+    *("secret_words", "web_label", "web_rate"),
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
 _LISTS = (
-    "dead_letters",
-    "importable",
-    "capabilities",
-    "maintenance",
-    "encryption_keys",
-    "secret_words",
-    "alert_notify",
-    "alert_channels",
+    *("dead_letters", "importable", "capabilities", "maintenance", "encryption_keys", "secret_words"),
+    *("alert_notify", "alert_channels"),
     *_NETWORKS,
     *SECRETS,
 )

@@ -168,6 +168,10 @@ class JobContext(DurableSteps):
         """For the worker."""
         return self._claim
 
+    @claim.setter
+    def claim(self, loaded: Claim) -> None:
+        self._claim = loaded
+
     @property
     def step_store(self) -> StepStore:
         """For the worker: the store of the job's steps, for its sandbox."""

@@ -13,37 +13,44 @@ Encrypted texts have their own checksums, so that a store reveals nothing of the
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec import structs
 
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
+from headrace.core.codec.payload_refs import is_reference
 from headrace.core.jobs.details import STREAM
-from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob, Outcome
+from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob
 from headrace.core.jobs.steps import Step
+from headrace.runtime.payloads.payloads import Payloads
+
+J = TypeVar("J", JobRow, NewJob)
 
 
-def decrypted_claim(cipher: Cipher | None, claim: Claim) -> Claim:
-    """The claim with its call decrypted; CorruptPayload if that fails."""
-    if cipher is None:
+def loaded_claim(payloads: Payloads | None, claim: Claim) -> Claim:
+    """The claim with its call loaded and decrypted; CorruptPayload if that fails."""
+    if payloads is None:
         return claim
     codec.verify(claim.payload, claim.checksum)
-    payload = cipher.decrypted(claim.payload, "call", claim.task)
+    payload = payloads.loaded(claim.payload, "call", claim.task)
     return structs.replace(claim, payload=payload, checksum=codec.checksum(payload))
 
 
-def is_same_call(cipher: Cipher | None, stored: JobRow, new: NewJob) -> bool:
+def with_own_payload(payloads: Payloads | None, job: J) -> J:
+    """A copy of a job, with a payload of its own in the payload store: that of the original is deleted with it."""
+    if payloads is None or not is_reference(job.payload):
+        return job
+    payload = payloads.stored(payloads.loaded(job.payload, "call", job.task), "call", job.task, job.id)
+    return structs.replace(job, payload=payload, checksum=codec.checksum(payload))
+
+
+def is_same_call(payloads: Payloads | None, stored: JobRow, new: NewJob) -> bool:
     """Whether both jobs have the same task and arguments."""
-    if cipher is None or stored.task != new.task:
+    if payloads is None or stored.task != new.task:
         return (stored.task, stored.checksum) == (new.task, new.checksum)
-    before, after = (cipher.decrypted(one.payload, "call", one.task) for one in (stored, new))
+    before, after = (payloads.loaded(one.payload, "call", one.task) for one in (stored, new))
     return before == after
-
-
-def encrypted_outcome(cipher: Cipher | None, outcome: Outcome) -> Outcome:
-    if cipher is None or outcome.result is None:
-        return outcome
-    result = cipher.encrypted(outcome.result, "result", outcome.id)
-    return structs.replace(outcome, result=result, result_checksum=codec.checksum(result))
 
 
 def encrypted_note(cipher: Cipher | None, note: JobNote) -> JobNote:

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
+from headrace.core.codec.payload_refs import refuse_large
 from headrace.core.codec.redaction import MASK, redact, redact_call, without_positions
 from headrace.core.damaged_records import read, read_or, tags_of
 from headrace.core.events.history import AttemptError, HistoryEntry
@@ -22,14 +23,14 @@ from headrace.core.option_times import check_timeout
 from headrace.core.tasks.arguments import by_name
 from headrace.core.tasks.other_libraries import JOB_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
-from headrace.errors import JobCancelled, JobFailed, JobNotFound, ResultUnavailable
+from headrace.errors import JobCancelled, JobFailed, JobNotFound
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.rows import as_row, job_update, moment_of
 from headrace.runtime.jobs.services import JobServices, LogEntry
+from headrace.runtime.jobs.stored_result import stored_result
 
 R = TypeVar("R")
 _options = msgspec.json.Decoder(JobOptions)
-LOST_RESULT = "$lost"
 SPOOLED = -1  # the `seq` of a job that waits in the spool and has no number yet
 ARCHIVED = -2  # the `seq` of an archived job
 
@@ -186,21 +187,25 @@ class Job(Generic[R]):
         """The error of every attempt that failed, oldest first."""
         return self._services.history_of(self._current())[1]
 
-    def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as they may be shown: values that `redact` names, or whose names look secret, are masked."""
-        args, kwargs = self._call()
+    def redacted_call(self, most: int | None = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as they may be shown: values that `redact` names, or whose names look secret, are masked.
+
+        NotLoaded if they are in the payload store and have more than `most` bytes: a list or a page must not load them.
+        """
+        args, kwargs = self._call(most)
         if (options := self._options()) is None:  # unknown what to mask
             return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
         names = self._services.parameter_names(self.task)
         hidden = without_positions(args, options.redact_args)
         return redact_call(names, hidden, kwargs, self._secrets(options), self._services.words)
 
-    def redacted_arguments(self) -> dict[str, Any]:
+    def redacted_arguments(self, most: int | None = 0) -> dict[str, Any]:
         """The same by the names of the parameters, as far as a worker or this process knows the task."""
-        return by_name(self._services.parameter_names(self.task), *self.redacted_call())
+        return by_name(self._services.parameter_names(self.task), *self.redacted_call(most))
 
-    def opened(self, what: str, stored: str) -> str:
-        """The job's stored result or progress, decrypted."""
+    def opened(self, what: str, stored: str, most: int | None = 0) -> str:
+        """The job's stored result or progress, decrypted; `most` as for `redacted_call`."""
+        refuse_large(stored, most)
         return self._services.decrypted(stored, what, self.id)
 
     def redacted(self, value: Any) -> Any:
@@ -352,9 +357,10 @@ class Job(Generic[R]):
         self.refresh()
         return moved
 
-    def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _call(self, most: int | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         record = self._record if isinstance(self._record, NewJob) else self.full_row
         codec.verify(record.payload, record.checksum)
+        refuse_large(record.payload, most)
         return codec.decode_call(self._services.decrypted(record.payload, "call", self.task))
 
     def outcome(self) -> R:
@@ -366,15 +372,7 @@ class Job(Generic[R]):
             raise self._failure()
         if row.result is None:
             return None  # type: ignore[return-value]  # it is what the task returned
-        row = self.full_row
-        if not row.result:
-            text = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
-            raise ResultUnavailable(text, job_id=self.id)
-        codec.verify(row.result, row.result_checksum or 0)
-        text = self._services.decrypted(row.result, "result", self.id)
-        if text.startswith(f'{{"{LOST_RESULT}"'):
-            text = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
-            raise ResultUnavailable(text, job_id=self.id)
+        text = stored_result(self._services, self.full_row)
         value: R = self._services.rebuild_result(row.task, codec.decode(text))
         return value
 

@@ -15,6 +15,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.core.jobs.explanation import Explanation
 from headrace.core.jobs.records import Filter, JobRow, JobUpdate
 from headrace.core.jobs.states import Trigger
+from headrace.runtime.payloads.payloads import Payloads
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -39,6 +40,8 @@ class JobServices(Protocol):
 
     @property
     def cipher(self) -> Cipher | None: ...
+    @property
+    def payloads(self) -> Payloads | None: ...
     @property
     def words(self) -> frozenset[str]: ...
     def row(self, job_id: str, *, light: bool = True) -> JobRow: ...

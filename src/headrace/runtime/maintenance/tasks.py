@@ -14,6 +14,7 @@ from headrace.runtime.maintenance.housekeeping import HistoryTrim, Housekeeping
 from headrace.runtime.maintenance.loop import MaintenanceTask
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.payloads.payloads import Payloads
 from headrace.runtime.retention.staleness import StaleCheck
 from headrace.runtime.retention.sweep_task import RetentionTask
 
@@ -23,6 +24,7 @@ def maintenance_tasks_of(
     settings: Settings,
     archive: Callable[[], Archive | None] | None = None,
     removing: Collection[str] = (),
+    payloads: Payloads | None = None,
 ) -> list[MaintenanceTask]:
     """All maintenance tasks, each as it is after a start.
 
@@ -35,6 +37,11 @@ def maintenance_tasks_of(
         maintenance_tasks.append(
             RetentionTask(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing)
         )
+    if payloads is not None and payloads.files is not None:
+        from headrace.runtime.retention.payload_sweep import PayloadSweep  # deferred: many apps have no payload store
+
+        stored_in = archive or (lambda: engine.archive)
+        maintenance_tasks.append(PayloadSweep(engine, payloads, settings.payload_grace, stored_in))
     if settings.alert_check:
         maintenance_tasks.append(AlertCheck(engine, settings, settings.alert_check))
     if settings.stale_check:

@@ -18,7 +18,7 @@ from headrace.core.jobs.unique_rules import UniqueRule
 from headrace.core.queues.limits import Limit, is_concurrency_key, lane_limits_of
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, InvalidJob
-from headrace.runtime.jobs.encryption import is_same_call
+from headrace.runtime.jobs.encryption import is_same_call, with_own_payload
 from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
@@ -119,6 +119,7 @@ class Children:
         if parent not in rows:
             raise InvalidJob(f"compensate: job {parent} is not in {self._inserts.engine.url} as seen from here")
         rows[parent] = structs.replace(rows[parent], flow=None)  # to cancel or retry the flow leaves it alone
+        new = with_own_payload(self._inserts.services.payloads, new)
         own = [structs.replace(edge, child=new.id) for edge in edges]
         own.append(Dependency(parent, new.id, "only"))
         open_ones = [other for other in earlier if other in rows and rows[other].state not in FINAL]
@@ -144,7 +145,7 @@ class Children:
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
                 return self._inserts.insert_graph(graph)[0], True
         found = services.row(new.id, light=False)
-        return Job(services, found), is_same_call(services.cipher, found, new)
+        return Job(services, found), is_same_call(services.payloads, found, new)
 
     def _new(
         self,

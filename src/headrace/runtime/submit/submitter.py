@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, structs
 
 from headrace.core.clock import Clock
 from headrace.core.codec import codec
+from headrace.core.codec.encode import too_large
 from headrace.core.codec.result_refs import MARK
 from headrace.core.jobs import ids
 from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
@@ -31,6 +32,7 @@ from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.jobs.task import Call, Mapped
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
+from headrace.runtime.payloads.payloads import Payloads, limit_of
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import batch_of_loop
 from headrace.runtime.submit.children import Children
@@ -59,6 +61,8 @@ class Submitter:
         self.closed = False
         self._services = services
         self._cipher = services.cipher
+        self._payloads = services.payloads
+        self._limit = limit_of(services.payloads, settings)
         self.words = services.words
         self._hash_key = b"" if services.cipher is None else services.cipher.hash_key
         self.intercept: Callable[[Job[Any]], None] | None = None
@@ -114,7 +118,9 @@ class Submitter:
         if self.intercept is not None and not joins:
             # An interceptor runs the job at once, which would block the loop.
             return await in_thread(self._submit, call)
-        new, rule, edges = self.new_job(call, self._clock.now())
+        new, rule, edges = self.new_job(call, self._clock.now(), large="whole")
+        if self._payloads is not None and self._payloads.is_large(new.payload) and not _replaces(rule):
+            new = await in_thread(self._outside, call, new, self._payloads)
         if edges:
             return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
         if rule is not None:
@@ -289,7 +295,8 @@ class Submitter:
 
     def draft(self, call: Call[Any]) -> NewJob:
         """The job that the call would make now, checked and encoded, but not inserted."""
-        new, _, edges = self.new_job(call, self._clock.now())
+        # Its payload is copied into many jobs, which end at different times.
+        new, _, edges = self.new_job(call, self._clock.now(), large="refused")
         if edges:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
         return structs.replace(new, metadata=plain(new.metadata))  # each of its jobs gets its own correlation id
@@ -312,18 +319,28 @@ class Submitter:
         after: Sequence[str] = (),
         policy: Policy | None = None,
         limits: Sequence[Limit] = (),
+        *,
+        large: Literal["outside", "whole", "refused"] = "outside",
     ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]:
-        """The job, its unique rule, and its dependencies."""
+        """The job, its unique rule, and its dependencies.
+
+        A large payload goes outside, into the payload store, unless the caller does that. One over `max_payload` may
+        be refused instead.
+        """
         if self.closed:
             raise AppClosed
         job_template = template_of(call.task, self.max_payload)
+        unique = job_template.unique
+        rule = None if unique is None else unique.rule(now)
+        if _replaces(rule):
+            large = "refused"
+        limit = self.max_payload if large == "refused" else self._limit
         try:
-            payload = call.task.signature.encode(call.args, call.kwargs, limit=self.max_payload)
+            payload = call.task.signature.encode(call.args, call.kwargs, limit=limit)
         except PayloadTooLarge:
-            refuse_too_many_results(call, self.max_payload)
+            refuse_too_many_results(call, limit)
             raise
         run_at = now + job_template.delay if job_template.run_at is None else job_template.run_at
-        unique = job_template.unique
         has_dependencies = bool(MARK in payload or job_template.after or job_template.parent or after)
         if has_dependencies and unique is not None:
             raise not_itself(call)
@@ -350,5 +367,21 @@ class Submitter:
             key,
             lane_in(job_template, key, limits),
         )
-        rule = None if unique is None else unique.rule(now)
+        if self._payloads is not None and large == "outside":
+            new = self._outside(call, new, self._payloads)
         return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_dependencies else ()
+
+    def _outside(self, call: Call[Any], new: NewJob, payloads: Payloads) -> NewJob:
+        """The job with a reference in place of a large payload."""
+        payload = payloads.outside(new.payload, "call", new.id)
+        if payload is new.payload:
+            return new
+        if len(payload) > self.max_payload:  # a reference names the parents of its call
+            refuse_too_many_results(call, self.max_payload)
+            raise too_large(len(payload), self.max_payload)
+        return structs.replace(new, payload=payload, checksum=codec.checksum(payload))
+
+
+def _replaces(rule: UniqueRule | None) -> bool:
+    """Whether an existing job may get the payload of the new one, whose file would go with the new one."""
+    return rule is not None and rule.act == "replace"

@@ -91,6 +91,11 @@ class Attempt:
         if tracer is not None:
             self.trace = begin_span(tracer, self.claim, self.context.log)
 
+    def load(self) -> None:
+        """Load the call if it is in the payload store. What masks secrets in errors and logs needs it, too."""
+        if self.plan.is_outside(self.claim):
+            self.claim = self.context.claim = self.plan.loaded(self.claim)
+
     @property
     def seconds(self) -> float:
         """How long it ran."""
@@ -125,6 +130,16 @@ class Batch:
         self.last: Attempt | None = None  # that ended, or lost its lease
         for attempt in attempts:
             attempt.batch = self
+
+    def load(self) -> dict[Attempt, Exception]:
+        """Load their calls; the errors of those that can't be loaded."""
+        failed: dict[Attempt, Exception] = {}
+        for attempt in self.attempts:
+            try:
+                attempt.load()
+            except Exception as error:
+                failed[attempt] = error
+        return failed
 
     def close(self, attempt: Attempt) -> bool:
         """An attempt is over; True if no other one is open."""

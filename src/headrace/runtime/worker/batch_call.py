@@ -5,7 +5,7 @@ It knows neither the worker nor the testing kit, which both make such calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.core.jobs.records import Claim
@@ -29,13 +29,18 @@ B = TypeVar("B", bound=Batched)
 
 
 class BatchCall(Generic[B]):
-    """The call for these attempts. `values` has, at its end, what each of them returned or raised."""
+    """The call for these attempts. `values` has, at its end, what each of them returned or raised.
 
-    def __init__(self, attempts: Sequence[B]) -> None:
-        self.values: dict[B, Any] = {}
+    Those that `failed` before the call are not part of it.
+    """
+
+    def __init__(self, attempts: Sequence[B], failed: Mapping[B, Exception] = {}) -> None:
+        self.values: dict[B, Any] = dict(failed)
         self.items: list[Any] = []
         self._called: list[B] = []
         for attempt in attempts:
+            if attempt in failed:
+                continue
             try:
                 args, kwargs = attempt.plan.arguments(attempt.claim)
                 items = (*args, *kwargs.values())

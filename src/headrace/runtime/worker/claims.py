@@ -12,6 +12,7 @@ from msgspec import Struct
 from headrace.core.codec.result_refs import MISSING
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, Outcome
+from headrace.core.tasks.failure import outcome_requested
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.results import ResultResolver, has_result_refs
@@ -25,7 +26,9 @@ class Refusal(Struct, frozen=True):
     error: Exception
 
     def outcome(self, now: int) -> Outcome:
-        """The failure of its job."""
+        """The failure of its job, or its next start after an outage of the payload store."""
+        if (requested := outcome_requested(self.claim, self.error, str, now)) is not None:
+            return requested
         return outcomes.fail(self.claim, self.reason, describe(self.error), self.claim.max_attempts, now)
 
 
@@ -34,7 +37,7 @@ class ClaimPlanner:
 
     def __init__(self, engine: Engine, run_specs: RunSpecs) -> None:
         self._run_specs = run_specs
-        self._resolver = ResultResolver(engine, run_specs.keeps_result, run_specs.cipher)
+        self._resolver = ResultResolver(engine, run_specs.keeps_result, run_specs.payloads)
 
     def planned(self, claims: Sequence[Claim]) -> Iterator[tuple[Claim, RunSpec] | Refusal | None]:
         """For each claim what to run, or why it can't run; None for a task that this process does not know.

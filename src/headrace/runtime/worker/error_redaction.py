@@ -7,22 +7,22 @@ from typing import Any
 import msgspec
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Cipher
 from headrace.core.codec.error_redaction import ErrorRedactor, redactor_of
 from headrace.core.codec.redaction import MASK, redact_call
 from headrace.core.codec.secret_names import WORDS
 from headrace.core.jobs.records import Claim, JobOptions
 from headrace.errors import HeadraceError
-from headrace.runtime.jobs.encryption import decrypted_claim
+from headrace.runtime.jobs.encryption import loaded_claim
 from headrace.runtime.jobs.task import Task
+from headrace.runtime.payloads.payloads import Payloads
 
 _options = msgspec.json.Decoder(JobOptions)
 
 
-def redactor_over(claim: Claim, task: Task[..., Any, Any] | None, cipher: Cipher | None = None) -> ErrorRedactor:
+def redactor_over(claim: Claim, task: Task[..., Any, Any] | None, payloads: Payloads | None = None) -> ErrorRedactor:
     """The redactor of this job; an empty one if its arguments can't be read, as no error can quote them then."""
     try:
-        args, kwargs = codec.decode_call(decrypted_claim(cipher, claim).payload)
+        args, kwargs = codec.decode_call(loaded_claim(payloads, claim).payload)
         options = _options.decode(claim.options) if claim.options else JobOptions()
     except (HeadraceError, msgspec.MsgspecError):
         return ErrorRedactor()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from types import FrameType, TracebackType
@@ -13,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Cipher
+from headrace.core.codec.payload_refs import MARK as OUTSIDE
 from headrace.core.codec.result_refs import UnfitResult, parents_text
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
@@ -22,15 +24,29 @@ from headrace.core.jobs.steps import Suspended
 from headrace.core.tasks.batches import BatchLimits
 from headrace.core.tasks.failure import delay_after, outcome_after, outcome_requested
 from headrace.core.tasks.retry import Delay, Retry, from_policy
-from headrace.errors import CorruptPayload, InvalidJob, JobInterrupted, JobTimeout
-from headrace.runtime.jobs.job import LOST_RESULT
+from headrace.errors import (
+    CorruptPayload,
+    EngineUnavailable,
+    InvalidJob,
+    JobInterrupted,
+    JobTimeout,
+    PayloadStoreUnavailable,
+    Snooze,
+)
+from headrace.runtime.jobs.async_twin import in_thread
+from headrace.runtime.jobs.encryption import loaded_claim
+from headrace.runtime.jobs.stored_result import lost_result
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Tracer
+from headrace.runtime.payloads.payloads import Payloads
 from headrace.runtime.worker.error_redaction import redactor_over
 from headrace.runtime.worker.kept_logs import keeping_logs
 
+log = logging.getLogger("headrace.worker")
 _MAX_TRACEBACK_CHARS = 20_000
 _MAX_MESSAGE_CHARS = 5_000
+_OUTAGE_PAUSE = 15.0  # seconds until a job that needs the payload store is tried again
+_RESULT_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 10.0)  # seconds between attempts to store a result
 _options = msgspec.json.Decoder(JobOptions)
 
 
@@ -46,16 +62,18 @@ class RunSpec(Struct, frozen=True):
     max_result: int
     preemptible: bool = False
     removes: bool = False  # whether the job is removed on finish
-    cipher: Cipher | None = None
+    payloads: Payloads | None = None
     tracer: Tracer | None = None
     batch: BatchLimits | None = None
     interrupt: float = 0.0  # the seconds to end in after an interrupt; 0 for a task that is not interrupted
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments decoded for the task, or CorruptPayload."""
-        codec.verify(claim.payload, claim.checksum)
-        text = claim.payload if self.cipher is None else self.cipher.decrypted(claim.payload, "call", claim.task)
-        args, kwargs = codec.decode_call(text)
+        if self.payloads is None:
+            codec.verify(claim.payload, claim.checksum)
+        else:
+            claim = self.loaded(claim)
+        args, kwargs = codec.decode_call(claim.payload)
         try:
             return self.task.signature.rebuild(args, kwargs)
         except CorruptPayload as error:
@@ -64,17 +82,56 @@ class RunSpec(Struct, frozen=True):
                 raise
             raise UnfitResult(f"{error}, or {parents} does not fit") from error.__cause__
 
+    def is_outside(self, claim: Claim) -> bool:
+        """Whether the call, or a result in it, is in the payload store, so that `loaded` may take long."""
+        return self.payloads is not None and OUTSIDE in claim.payload
+
+    def loaded(self, claim: Claim) -> Claim:
+        """The claim with its call loaded and decrypted; Snooze while the payload store is unavailable."""
+        try:
+            return loaded_claim(self.payloads, claim)
+        except PayloadStoreUnavailable as error:
+            raise Snooze(_OUTAGE_PAUSE, str(error)) from None
+
     def success(self, claim: Claim, value: Any, now: int) -> Outcome:
         """The outcome of a run that returned."""
         if not self.keep_result or value is None:
             return outcomes.succeed(claim, None, None, now)
         return self.stored(claim, self._encoded(value), now)
 
+    async def asuccess(self, claim: Claim, value: Any, now: int) -> Outcome:
+        """The same in a coroutine: a large result is stored in a thread."""
+        if self.payloads is None or self.payloads.files is None or not self.keep_result or value is None:
+            return self.success(claim, value, now)
+        text = self._encoded(value)
+        if self.payloads.is_large(text):
+            return await in_thread(self.stored, claim, text, now)
+        return self.stored(claim, text, now)
+
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
         """The outcome of a run whose result is already encoded."""
-        if self.cipher is not None and text is not None:
-            text = self.cipher.encrypted(text, "result", claim.id)
+        if self.payloads is not None and text is not None:
+            text = self._outside(self.payloads, claim, text)
         return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
+
+    def with_stored_result(self, claim: Claim, outcome: Outcome) -> Outcome:
+        """The outcome of a sandbox with its result as it is stored."""
+        if self.payloads is None or outcome.result is None:
+            return outcome
+        result = self._outside(self.payloads, claim, outcome.result)
+        return msgspec.structs.replace(outcome, result=result, result_checksum=codec.checksum(result))
+
+    def _outside(self, payloads: Payloads, claim: Claim, text: str) -> str:
+        # The work is done: while the payload store is unavailable, the run waits for it rather than run again.
+        why = ""
+        for pause in _RESULT_PAUSES:
+            try:
+                return payloads.stored(text, "result", claim.id, claim.id)
+            except EngineUnavailable as error:
+                why = str(error)
+            log.warning("job %s: can't store its result: %s; trying again", claim.id, why)
+            time.sleep(pause)
+        return payloads.stored(lost_result(f"its result could not be stored: {why}"), "result", claim.id, claim.id)
 
     def _encoded(self, value: Any) -> str:
         # The work is done: a result that can't be stored must not make the job run again.
@@ -93,7 +150,7 @@ class RunSpec(Struct, frozen=True):
 
     def masked(self, claim: Claim, error_info: ErrorInfo) -> ErrorInfo:
         """The error with the job's secrets masked."""
-        redactor = redactor_over(claim, self.task, self.cipher)
+        redactor = redactor_over(claim, self.task, self.payloads)
         if not redactor.secrets:
             return error_info
         return msgspec.structs.replace(
@@ -104,10 +161,6 @@ class RunSpec(Struct, frozen=True):
         """The outcome of a run that raised, with the delay that `delay()` returned."""
         requested = outcome_requested(claim, error, lambda error: describe(error).message, now)
         return requested or outcome_after(claim, self.retry, error, self.error_info(claim, error), delay, now)
-
-
-def lost_result(why: str) -> str:
-    return msgspec.json.encode({LOST_RESULT: why}).decode()
 
 
 def describe(error: BaseException) -> ErrorInfo:
@@ -154,14 +207,14 @@ class RunSpecs:
         find: Callable[[str], Task[..., Any, Any] | None],
         timeout: float | None,
         max_result: int,
-        cipher: Cipher | None = None,
+        payloads: Payloads | None = None,
         function_of: Callable[[Task[..., Any, Any]], Callable[..., Any]] = lambda task: task.function,
     ) -> None:
         self._find = find
         self._function_of = function_of
         self._timeout = timeout
         self._max_result = max_result
-        self.cipher = cipher
+        self.payloads = payloads
         self._plans: dict[tuple[str, str | None], RunSpec] = {}
         self.removing: set[str] = set()  # queues with such calls
 
@@ -194,7 +247,7 @@ class RunSpecs:
         own, function = task.options, self._function_of(task)
         return RunSpec(
             task,
-            keeping_logs(function, task, self.cipher) if own.keep_logs is True else function,
+            keeping_logs(function, task, self.payloads) if own.keep_logs is True else function,
             _first(UNSET if task.batch else options.isolation, task.isolation),
             self._seconds(_first(options.timeout, own.timeout)),
             task.retry if options.retry is UNSET else from_policy(options.retry),
@@ -202,7 +255,7 @@ class RunSpecs:
             self._max_result,
             task.batch is None and _first(options.preemptible, own.preemptible, False),
             bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
-            self.cipher,
+            self.payloads,
             task.submits.tracer,
             task.batch,
             _first(own.interrupt, 0) / 1000,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Cipher, decrypted
+from headrace.core.codec.payload_refs import is_reference
 from headrace.core.codec.result_refs import (
     MARK,
     MissingResult,
@@ -27,7 +27,8 @@ from headrace.core.jobs.records import Claim, JobRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import CorruptPayload
-from headrace.runtime.jobs.job import LOST_RESULT
+from headrace.runtime.jobs.stored_result import LOST_RESULT
+from headrace.runtime.payloads.payloads import Payloads, loaded
 
 _AT_ONCE = 1000  # results may be large
 
@@ -40,9 +41,9 @@ def has_result_refs(claim: Claim) -> bool:
 class ResultResolver:
     """Reads parents' results from one store. `keeps` says whether a job's result was stored at all."""
 
-    def __init__(self, engine: Engine, keeps: Callable[[JobRow], bool], cipher: Cipher | None = None) -> None:
+    def __init__(self, engine: Engine, keeps: Callable[[JobRow], bool], payloads: Payloads | None = None) -> None:
         self._engine = engine
-        self._cipher = cipher
+        self._payloads = payloads
         self._keeps = keeps
 
     def resolve_results(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
@@ -57,7 +58,7 @@ class ResultResolver:
                 texts[job_id] = self._text(job_id, rows.get(job_id))
             return texts[job_id]
 
-        return [_attempted(claim, text_of, self._cipher) for claim in claims]
+        return [_attempted(claim, text_of, self._payloads) for claim in claims]
 
     def _read(self, ids: Sequence[str]) -> list[JobRow]:
         """These jobs with their results, but without long arguments."""
@@ -88,8 +89,10 @@ class ResultResolver:
         return result
 
     def _opened(self, result: str, job_id: str, parent: str) -> str:
+        if is_reference(result):  # put in as it is: the runner loads it
+            return result
         try:
-            return decrypted(self._cipher, result, "result", job_id)
+            return loaded(self._payloads, result, "result", job_id)
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} can't be read: {error}") from None
 
@@ -104,10 +107,13 @@ class ResultResolver:
         return ParentFailure(row.id, row.task, row.state, errors[-1].type, errors[-1].message)
 
 
-def _attempted(claim: Claim, text_of: Callable[[str], str], cipher: Cipher | None) -> Claim | MissingResult:
+def _attempted(claim: Claim, text_of: Callable[[str], str], payloads: Payloads | None) -> Claim | MissingResult:
     try:
         codec.verify(claim.payload, claim.checksum)
-        payload = filled(decrypted(cipher, claim.payload, "call", claim.task), text_of)
+        text = claim.payload
+        if not is_reference(text):  # else its promises are filled, and the runner loads the rest
+            text = loaded(payloads, text, "call", claim.task)
+        payload = filled(text, text_of)
     except CorruptPayload:
         return claim  # the runner finds and reports the same error
     except MissingResult as missing:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.core.codec.encryption import Cipher
 from headrace.core.events.stream import StreamLimits
 from headrace.core.health.probes import Health
 from headrace.core.jobs.records import Claim, WorkerRow
@@ -31,6 +30,7 @@ from headrace.runtime.jobs.task import Task
 from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
 from headrace.runtime.maintenance.pause_factor import PauseFactor
 from headrace.runtime.maintenance.tasks import maintenance_tasks_of
+from headrace.runtime.payloads.payloads import Payloads, limit_of
 from headrace.runtime.process.memory import needs_recycling
 from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.process.worker_id import new_worker_id, settings_text, worker_row
@@ -70,7 +70,7 @@ class Worker:
         listener: Callable[[str], Service] | None = None,
         drain: bool = False,
         at_most: int | None = None,
-        cipher: Cipher | None = None,
+        payloads: Payloads | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         self.worker = self.id = new_worker_id()
@@ -81,8 +81,9 @@ class Worker:
         self._clock = clock
         self._drain, self._at_most = drain, at_most
         self._find_task = find_task
-        self._cipher, self._hooks = cipher, hooks or Hooks()
-        step_store = RetryingStepStore(engine, settings.lease, cipher)
+        self._payloads, self._hooks = payloads, hooks or Hooks()
+        self._cipher = None if payloads is None else payloads.cipher
+        step_store = RetryingStepStore(engine, settings.lease, self._cipher)
         self.steps, self.save_step, self.joined = step_store.steps, step_store.save_step, step_store.joined
         self.largest = settings.max_payload
         self.stream_limits = StreamLimits(settings.max_chunk, settings.max_stream)
@@ -123,8 +124,8 @@ class Worker:
         self._scope = WorkerScope(self._hooks, self._loop.run)
         undo = (lambda: self._loop.stop(1.0), self._bell.close, self.stopped.set)
         self._scope.start(self, map(self._find_task, self._task_names()), undo)
-        limits = (self._settings.timeout, self._settings.max_payload)
-        run_specs = RunSpecs(self._find_task, *limits, self._cipher, self._scope.function_of)
+        limits = (self._settings.timeout, limit_of(self._payloads, self._settings))
+        run_specs = RunSpecs(self._find_task, *limits, self._payloads, self._scope.function_of)
         how = (run_specs, self._settings, self._at_most, self._task_names)
         self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, *how)
         self.store_lost = self._exchange.slow_start.lost  # an idle worker also starts slowly after an outage
@@ -139,7 +140,9 @@ class Worker:
         )
         # A draining worker fires no schedules and does no maintenance.
         maintenance_tasks = (
-            () if is_drain else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing)
+            ()
+            if is_drain
+            else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing, self._payloads)
         )
         pause_factor = PauseFactor(self._engine, self.id, self._worker_state)
         maintenance = MaintenanceLoop(maintenance_tasks, self._worker_state.has_jobs, pause_factor, self._outage.log)

@@ -11,11 +11,13 @@ from msgspec import Struct, json
 from headrace.app.app import Headrace
 from headrace.app.jobs.arguments import arguments_line
 from headrace.core.codec import codec
+from headrace.core.codec.payload_refs import is_reference
 from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import State
-from headrace.errors import CorruptPayload, HeadraceError
-from headrace.runtime.jobs.job import LOST_RESULT, Job
+from headrace.errors import CorruptPayload, HeadraceError, PayloadStoreUnavailable
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.stored_result import LOST_RESULT
 from headrace.web.pages.formatting import plain_json
 
 _MAX_CHARS = 20_000  # characters shown of a call, a result or a log line
@@ -110,12 +112,12 @@ def _progress(job: Job[Any]) -> tuple[float | None, str]:
     return None, truncate(plain_json(value, indent=0), 200)
 
 
-def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
-    """Arguments without a known name, and those by name, as JSON with secrets redacted; the error if damaged."""
+def arguments(job: Job[Any], most: int = 0) -> tuple[str, str, str | None]:
+    """Arguments without a known name, and those by name, as JSON with secrets redacted; the error if unreadable."""
     try:
-        named = job.redacted_arguments()
-    except CorruptPayload as error:
-        return "", job.full_row.payload[:100], str(error)
+        named = job.redacted_arguments(most)
+    except (CorruptPayload, PayloadStoreUnavailable) as error:
+        return "", "" if is_reference(job.row.payload) else job.full_row.payload[:100], str(error)
     return *split_arguments(named), None
 
 
@@ -126,14 +128,14 @@ def split_arguments(named: Mapping[str, Any]) -> tuple[str, str]:
     return truncate(plain_json(unnamed)) if unnamed else "", truncate(plain_json(rest)) if rest else ""
 
 
-def result(job: Job[Any]) -> str | None:
+def result(job: Job[Any], most: int = 0) -> str | None:
     """The result of a completed job; None without one."""
     stored = job.full_row.result
     if stored is None:
         return None
     try:
         codec.verify(stored, job.row.result_checksum or 0)
-        text = job.opened("result", stored)
+        text = job.opened("result", stored, most)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             return f"not stored: {json.decode(text)[LOST_RESULT]}"
         return truncate(plain_json(job.redacted(codec.decode(text))))

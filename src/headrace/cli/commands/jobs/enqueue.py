@@ -75,15 +75,15 @@ def enqueue(
     if new_file:
         remark(f"note: this created a new store at {new_file}")
     if as_json:
-        _wait_and_print_json(job, wait)
+        _wait_and_print_json(job, wait, app.settings.max_payload)
         return
     say(job.id)
     if wait is not None:
         job.result(wait)
-        say(job_view.result_text(job))
+        say(job_view.result_text(job, app.settings.max_payload))
 
 
-def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
+def _wait_and_print_json(job: Job[Any], wait: float | None, most: int) -> None:
     """Print the record even if the job failed or the wait timed out: the job is stored."""
     if wait is None:
         print_json(job_view.record(job))
@@ -91,7 +91,7 @@ def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
     try:
         job.result(wait)
     finally:
-        print_json({**job_view.record(job.refresh()), "result": job_view.result_record(job)})
+        print_json({**job_view.record(job.refresh()), "result": job_view.result_record(job, most)})
 
 
 def _given_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -87,12 +87,14 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: boo
 
 @click.command("show", cls=OutputCommand, epilog=example("headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
 @click.argument("job_id", metavar="ID")
-def show(session: Session, job_id: str) -> Output:
+@click.option("--payloads", is_flag=True, help="Load what is in the payload store, up to max_payload bytes each.")
+def show(session: Session, job_id: str, payloads: bool) -> Output:
     """Show everything about one job. ID may be a prefix of at least 8 characters."""
     app = session.store()
     job = job_of(app, job_id)
     steps = [] if job.spooled or job.archived else app.engine.queries.details(job.id, history=False, logs=0).steps
-    return facts(lambda: job_view.full_record(job, steps), job_view.facts(job, steps))
+    most = app.settings.max_payload if payloads else 0
+    return facts(lambda: job_view.full_record(job, steps, most), job_view.facts(job, steps, most))
 
 
 @click.command(

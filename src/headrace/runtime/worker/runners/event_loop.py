@@ -235,10 +235,13 @@ class EventLoop:
             return await self._outcome(run)
 
     async def _outcome(self, run: Attempt) -> Outcome:
-        claim, plan, now = run.claim, run.plan, self._worker_state.now
+        plan, now = run.plan, self._worker_state.now
         try:
-            args, kwargs = plan.arguments(claim)
-            return run.context.enclosed(plan.success(claim, await plan.function(*args, **kwargs), now()))
+            if plan.is_outside(run.claim):
+                await in_thread(run.load)
+            args, kwargs = plan.arguments(run.claim)
+            value = await plan.function(*args, **kwargs)
+            return run.context.enclosed(await plan.asuccess(run.claim, value, now()))
         except asyncio.CancelledError as error:
             if run.context.cancel_requested:
                 raise  # ended by the worker, which has recorded the reason
@@ -250,7 +253,8 @@ class EventLoop:
         for run in batch.attempts:
             if run.trace is not None and run.trace.has_past:
                 await in_thread(link_predecessors, run.trace)
-        call = BatchCall(batch.attempts)
+        is_outside = any(run.plan.is_outside(run.claim) for run in batch.attempts)
+        call = BatchCall(batch.attempts, await in_thread(batch.load) if is_outside else {})
         if call.items:
             try:
                 call.returned(await batch.attempts[0].plan.function(call.items))
@@ -263,7 +267,8 @@ class EventLoop:
     async def _outcome_of_value(self, run: Attempt, value: Any) -> Outcome:
         try:
             if not isinstance(value, BaseException):
-                return run.context.enclosed(run.plan.success(run.claim, value, self._worker_state.now()))
+                outcome = await run.plan.asuccess(run.claim, value, self._worker_state.now())
+                return run.context.enclosed(outcome)
         except BaseException as error:
             value = error
         return await self._failure(run, value)

@@ -22,7 +22,6 @@ from headrace.core.jobs.records import JobNote, JobOptions, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.context.logs import config_for_child
-from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_outcome
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.runners.sandbox_child import SandboxTask, end_group, serve
@@ -89,7 +88,7 @@ class Sandbox:
                 if outcome.lease != run.lease:
                     self.reason = f"it answered with the outcome of another job, {outcome.id}"
                     raise EOFError
-                return encrypted_outcome(run.plan.cipher, outcome)
+                return run.plan.with_stored_result(run.claim, outcome)
             if kind == b"N":
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
@@ -183,8 +182,10 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         redact=(*given.redact, *(plan.task.options.redact or ())),  # the child masks secrets in its errors
         redact_args=given.redact_args,
     )
+    run.load()
     # Decrypted: a child gets no keys, as its job could read them.
-    stored = msgspec.structs.replace(decrypted_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
+    loaded = plan.loaded(run.claim)
+    stored = msgspec.structs.replace(loaded, options=msgspec.json.encode(options).decode())
     return SandboxTask(
         stored if run.trace is None else run.trace.handed_on(stored),
         function.__module__,

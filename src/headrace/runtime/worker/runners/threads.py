@@ -188,14 +188,15 @@ class Threads:
         return outcome
 
     def _called(self, run: Attempt) -> Outcome:
-        worker_state, claim, plan = self._worker_state, run.claim, run.plan
+        worker_state, plan = self._worker_state, run.plan
         try:
-            args, kwargs = plan.arguments(claim)
-            return run.context.enclosed(plan.success(claim, plan.function(*args, **kwargs), worker_state.now()))
+            run.load()
+            args, kwargs = plan.arguments(run.claim)
+            return run.context.enclosed(plan.success(run.claim, plan.function(*args, **kwargs), worker_state.now()))
         except BaseException as raised:  # SystemExit of a task must not end the worker
             error = as_failure(plan, raised)
             run.error = error
-            return run.context.enclosed(outcome_of_error(plan, claim, error, worker_state.now))
+            return run.context.enclosed(outcome_of_error(plan, run.claim, error, worker_state.now))
 
     def _batch_outcomes(self, batch: Batch) -> dict[Attempt, Outcome]:
         try:
@@ -208,7 +209,7 @@ class Threads:
             run.thread = threading.get_ident()
             if run.trace is not None:
                 link_predecessors(run.trace)
-        call = BatchCall(batch.attempts)
+        call = BatchCall(batch.attempts, batch.load())
         if call.items:
             try:
                 call.returned(batch.attempts[0].plan.function(call.items))

@@ -74,6 +74,12 @@ class Fork(Struct, frozen=True, forbid_unknown_fields=True):
     from_step: str | None = None
 
 
+class PayloadQuery(Struct, frozen=True, kw_only=True):
+    """Whether to load what is in the payload store."""
+
+    payloads: bool = False
+
+
 class Why(Struct, frozen=True):
     """Why a job is not running now, or what it is doing, in one sentence; and what can be done about it."""
 
@@ -266,13 +272,16 @@ def fork(context: RequestContext, job_id: str, body: Fork) -> JobRecord:
 
 
 @table.get("/jobs/{job_id}")
-def get(context: RequestContext, job_id: str) -> JobRecord:
-    """Return everything about one job, with secrets redacted."""
+def get(context: RequestContext, job_id: str, query: PayloadQuery) -> JobRecord:
+    """Return everything about one job, with secrets redacted.
+
+    With `payloads`, arguments and results in the payload store are loaded, each up to the setting `max_payload`.
+    """
     job = context.app.jobs.get(job_id)
     steps = (
         [] if job.spooled or job.archived else context.app.engine.queries.details(job.id, history=False, logs=0).steps
     )
-    return full_record_of(job, steps)
+    return full_record_of(job, steps, most=context.app.settings.max_payload if query.payloads else 0)
 
 
 @table.patch("/jobs/{job_id}", example={"priority": 50})

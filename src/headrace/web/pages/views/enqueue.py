@@ -38,7 +38,7 @@ class ParameterField(Struct, frozen=True):
 def show(request: PageRequest) -> Mapping[str, Any]:
     original_id = request.query("like")
     original = request.app.jobs.get(original_id) if original_id else None
-    args, kwargs = original.redacted_call() if original else ((), {})
+    args, kwargs = original.redacted_call(request.app.settings.max_payload) if original else ((), {})
     task = request.query("task")
     parameters = None if original else _parameters(request, task)
     return {
@@ -108,7 +108,7 @@ def _enqueue(request: PageRequest) -> ActionResult:
     kwargs = {**kwargs, **_named_arguments(request, task)}
     if original_id := request.form_field("like"):
         original = request.app.jobs.get(original_id)
-        args, kwargs = unmasked((args, kwargs), original.redacted_call(), (original.args, original.kwargs))
+        args, kwargs = unmasked((args, kwargs), original.redacted_call(None), (original.args, original.kwargs))
     stored = declared_task(request.app, task).using(**_options(request)).enqueue(*args, **kwargs)
     return ActionResult(f"Job {stored.id} is {stored.state}.", goto=request.url(f"/jobs/{stored.id}"), target=stored.id)
 

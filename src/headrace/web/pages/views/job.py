@@ -10,6 +10,8 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
+from headrace.core.codec.payload_refs import PayloadRef, is_reference, reference_in
+from headrace.core.damaged_records import read_or
 from headrace.core.events.history import HistoryEntry
 from headrace.core.jobs.questions import fields_of
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
@@ -60,7 +62,9 @@ def show(request: PageRequest) -> Mapping[str, Any]:
     job = request.app.jobs.get(request.path_param("job"))
     history = job.history()
     periods = state_periods(history, job.finished_at, request.now)
-    args, kwargs, unreadable = arguments(job)
+    largest = request.app.settings.max_payload
+    most = largest if request.query("payloads") else 0
+    args, kwargs, unreadable = arguments(job, most)
     lines = [] if job.archived else job.logs()
     parents, children = ([], []) if job.archived else (job.parents(), job.children())
     return {
@@ -76,7 +80,9 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "args": args,
         "kwargs": kwargs,
         "unreadable": unreadable,
-        "result": result(job) if job.state is State.COMPLETED else None,
+        "not_loaded": not most and is_reference(job.row.payload),
+        "can_load": not most and any(ref.size <= largest for ref in _references(job)),
+        "result": result(job, most) if job.state is State.COMPLETED else None,
         "metadata": formatting.plain_json(job.redacted(job.metadata)) if job.row.metadata else "",
         "expires_at": job.expires_at,
         "lease_until": to_datetime(job.row.lease_until),
@@ -95,6 +101,12 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "can_promote": job.state in (State.SCHEDULED, State.RETRYING, State.WAITING),
         "topics": (f"job:{job.id}",) if job.state is not State.PENDING else (f"job:{job.id}", f"queue:{job.queue}"),
     }
+
+
+def _references(job: Job[Any]) -> list[PayloadRef]:
+    """The payloads of the job that are in the payload store."""
+    row = job.full_row
+    return [ref for text in (row.payload, row.result) if text and (ref := read_or(reference_in, text, None))]
 
 
 def _line(job: Job[Any], line: LogEntry) -> ShownLogLine:
