@@ -935,6 +935,7 @@ class Erasure(TypedDict):
     spooled: NotRequired[int]
     deliveries: NotRequired[int]
     questions: NotRequired[int]
+    payloads: NotRequired[int]
     events: NotRequired[int]
     audit_entries: NotRequired[int]
 

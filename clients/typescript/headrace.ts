@@ -889,6 +889,7 @@ export interface Erasure {
   spooled?: number;
   deliveries?: number;
   questions?: number;
+  payloads?: number;
   events?: number;
   audit_entries?: number;
 }

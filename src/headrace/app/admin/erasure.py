@@ -36,6 +36,7 @@ from headrace.engines.shared.decisions import closed_error
 from headrace.errors import HeadraceError, InvalidJob
 from headrace.runtime.documents import documents_of
 from headrace.runtime.jobs.rows import as_row
+from headrace.runtime.payloads.payloads import ensure_deletable
 from headrace.runtime.schedules.fire import call_of
 
 KIND = f"{STAYS}erasing"  # ids of jobs that are deleted, or about to be, and may still be named elsewhere
@@ -51,8 +52,8 @@ class Erasure(Struct, kw_only=True):
     """What was erased. A dry run counts up to `spooled` and changes nothing.
 
     `running` jobs were cancelled and still run: erase again when they have ended. `spooled` are jobs of this host that
-    the server had not received. `deliveries` are those of webhooks about the jobs. `events` and `audit_entries` stay
-    without what they said about them.
+    the server had not received. `deliveries` are those of webhooks about the jobs, `payloads` their files in the
+    payload store. `events` and `audit_entries` stay without what they said about them.
     """
 
     dry_run: bool
@@ -64,6 +65,7 @@ class Erasure(Struct, kw_only=True):
     spooled: int = 0
     deliveries: int = 0
     questions: int = 0
+    payloads: int = 0
     events: int = 0
     audit_entries: int = 0
 
@@ -80,6 +82,7 @@ class Erasure(Struct, kw_only=True):
                     (self.spooled, "spooled job"),
                     (self.deliveries, "webhook delivery", "webhook deliveries"),
                     (self.questions, "question"),
+                    (self.payloads, "payload"),
                     (self.events, "event"),
                     (self.audit_entries, "audit entry", "audit entries"),
                 )
@@ -98,6 +101,7 @@ def erase_jobs(services: Services, which: Filter, key: str | None = None, *, dry
         raise InvalidJob("give at least one filter, for example tag='user:42'")
     if not dry_run and (store_status := services.engine.transfer.store_status()) is not None:
         raise closed_error(store_status)
+    ensure_deletable(services.payloads, services.engine)
     return _Eraser(services, which, key, dry_run).run()
 
 
@@ -231,6 +235,8 @@ class _Eraser:
         for keys in _batches(named.ids):
             for document in store.get(QUESTION, keys):
                 erasure.questions += store.put((), [document])
+        if (payloads := self._services.payloads) is not None and payloads.files is not None:
+            erasure.payloads += payloads.delete_of(named.ids)
         erasure.events += self._engine.events.erase(named.ids)
         self._erase_audit(named.ids)
         for document in named.documents:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from headrace.core.clock import Clock
@@ -17,7 +18,7 @@ from headrace.core.codec.payload_refs import PayloadRef, What
 from headrace.core.documents import Document
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
-from headrace.errors import CorruptPayload, EngineUnavailable, PayloadStoreUnavailable
+from headrace.errors import ConfigError, CorruptPayload, EngineUnavailable, PayloadStoreUnavailable
 from headrace.runtime.payloads.files import PayloadFiles, open_files
 from headrace.runtime.payloads.memory_files import MemoryFiles
 
@@ -165,6 +166,30 @@ class Payloads:
             return self.files.exists(ref.path)
         except OSError as error:
             raise away(error) from error
+
+    # -- deleting
+
+    def delete_of(self, jobs: Collection[str]) -> int:
+        """Delete all payloads of these jobs at once, young ones too; how many there were."""
+        assert self.files is not None
+        deleted = 0
+        try:
+            for space in self.spaces():
+                self.ensure_reachable(space)
+                for hour in filter(str.isdigit, self.files.list(space)):
+                    paths = [f"{space}/{hour}/{name}" for name in self.files.list(f"{space}/{hour}")]
+                    gone = [path for path in paths if payload_refs.job_of(path) in jobs]
+                    self.files.delete(gone)
+                    deleted += len(gone)
+        except OSError as error:
+            raise away(error) from error
+        return deleted
+
+
+def ensure_deletable(payloads: Payloads | None, engine: Engine) -> None:
+    """Raise ConfigError if the store has payloads in a payload store that is not set here."""
+    if (payloads is None or payloads.files is None) and engine.document_store.get(KIND, limit=1):
+        raise ConfigError("payloads of this store are in a payload store; set payload_store", field="payload_store")
 
 
 def limit_of(payloads: Payloads | None, settings: Settings) -> int:
