@@ -31,6 +31,7 @@ from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.batch_call import BatchCall
+from headrace.runtime.worker.cancel_requests import settle_cancelled
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import event_group, noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
@@ -141,7 +142,8 @@ class InlineWorker:
     def settle(self, *done: Outcome, notes: Sequence[JobNote] = ()) -> None:
         groups = self._events(done, notes) if self._emits_events else ()
         settled = outcomes.with_dead_letter(list(done), self._dead_letters)
-        self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
+        answer = self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
+        settle_cancelled(self._engine, WORKER, answer.refused, self.clock.now())
         for outcome in done:
             self._held.pop(outcome.lease, None)
             self._began.pop(outcome.lease, None)

@@ -51,6 +51,7 @@ from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.jobs.task import Call
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.cancel_requests import cancel_requests
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import event_group
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
@@ -229,6 +230,9 @@ class RemoteWorkers:
             if row is not None and (row.version, row.worker, row.state) == (result.version, worker, State.RUNNING):
                 outcome = self._outcome(_claim_of(row), result)
                 decided[result.id] = structs.replace(outcome, units=result.cost)
+        late = [Lease(result.id, result.version) for result in results if result.id not in decided]
+        for asked in cancel_requests(engine.queries, worker, late).values():
+            decided[asked.lease.id] = outcomes.cancel(asked.lease, asked.reason, self._now())
         if not decided:
             return [_settle_result(result, rows, {}) for result in results]
         events = self._completed_events(worker, [rows[job_id] for job_id in decided], decided)

@@ -2,6 +2,7 @@
 SELECT {list seq} FROM (
     SELECT job.seq FROM headrace_jobs AS job
     WHERE job.state = 'running' AND job.worker = :worker
+      AND coalesce(job.reason, '') NOT LIKE :asked
       AND (job.id, job.version) NOT IN (SELECT lease.id, lease.version FROM {each lease})
     {lock FOR UPDATE OF job}) AS disowned;
 

@@ -86,7 +86,7 @@ class Sandbox:
             kind, body = message[:1], message[1:]
             if kind == b"O":
                 outcome = _outcome.decode(body)
-                if outcome.lease != run.lease:
+                if outcome.lease != run.claim.lease:
                     self.reason = f"it answered with the outcome of another job, {outcome.id}"
                     raise EOFError
                 return encrypted_outcome(run.plan.cipher, outcome)
@@ -120,7 +120,7 @@ class Sandbox:
             try:
                 if self._to_interrupt is run:
                     self._to_interrupt = None
-                    self._pipe.send_bytes(b"T" + msgspec.json.encode(run.lease))
+                    self._pipe.send_bytes(b"T" + msgspec.json.encode(run.claim.lease))
             finally:
                 self._sending.release()
 
