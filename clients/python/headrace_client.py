@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "cancel_request", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "supersede", "unblock", "update"]
 
 
 class JobList(TypedDict):
@@ -247,7 +247,7 @@ class NewUnique(TypedDict):
     key: NotRequired[str | None]
     states: NotRequired[list[State] | None]
     window: NotRequired[float | None]
-    on_conflict: NotRequired[Literal["keep_last_if_running", "raise", "replace", "reschedule", "return_existing"]]
+    on_conflict: NotRequired[Literal["cancel_running", "keep_last_if_running", "raise", "replace", "reschedule", "return_existing"]]
 
 
 class NewJobs(TypedDict):

@@ -253,7 +253,7 @@ export interface NewUnique {
   key?: string | null;
   states?: Array<State> | null;
   window?: number | null;
-  on_conflict?: "keep_last_if_running" | "raise" | "replace" | "reschedule" | "return_existing";
+  on_conflict?: "cancel_running" | "keep_last_if_running" | "raise" | "replace" | "reschedule" | "return_existing";
 }
 
 /** Jobs to submit in one commit: all or none. */
@@ -344,7 +344,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
+export type Trigger = "cancel" | "cancel_request" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "supersede" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
