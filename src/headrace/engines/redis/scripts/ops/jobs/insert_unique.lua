@@ -242,7 +242,7 @@ local function result_for(i, new)
     seen[new.id] = true
     entry = store(new)
   end
-  if act == 'cancel' then cancel_started(new.unique_key, entry) end
+  if act == 'cancel' and kind ~= 'existing' then cancel_started(new.unique_key, entry) end
   return kind, entry.job.id
 end
 
