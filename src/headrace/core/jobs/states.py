@@ -55,6 +55,7 @@ class Trigger(StrEnum):
     QUESTION = "question"
     COMPENSATION = "compensation"
     PATCH = "patch"
+    COST = "cost"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})

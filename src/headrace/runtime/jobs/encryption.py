@@ -21,6 +21,8 @@ from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob, Outcome
 from headrace.core.jobs.steps import Step
 
+_PLAIN = ("sleep", "cost")
+
 
 def decrypted_claim(cipher: Cipher | None, claim: Claim) -> Claim:
     """The claim with its call decrypted; CorruptPayload if that fails."""
@@ -60,8 +62,8 @@ def encrypted_note(cipher: Cipher | None, note: JobNote) -> JobNote:
 
 
 def encrypted_step(cipher: Cipher | None, job_id: str, step: Step) -> Step:
-    """The step with its value encrypted. The ends of sleeps are not user data."""
-    if cipher is None or step.value is None or step.kind == "sleep":
+    """The step with its value encrypted. The ends of sleeps and costs are not user data."""
+    if cipher is None or step.value is None or step.kind in _PLAIN:
         return step
     value = cipher.encrypted(step.value, f"{step.kind} {step.name}", job_id)
     return structs.replace(step, value=value, checksum=codec.checksum(value))

@@ -151,6 +151,7 @@ def _stored_options(
         remove_on_complete=overrides.remove_on_complete,
         remove_on_fail=overrides.remove_on_fail,
         cost=options.cost,  # the store charges it, and knows no definition
+        budget=options.budget,  # pages show it, and know none
         redact=declared,
         redact_args=tuple(places),
     )

@@ -84,6 +84,7 @@ class Worker:
         self._cipher, self._hooks = cipher, hooks or Hooks()
         step_store = RetryingStepStore(engine, settings.lease, cipher)
         self.steps, self.save_step, self.joined = step_store.steps, step_store.save_step, step_store.joined
+        self.charge = step_store.charge
         self.largest = settings.max_payload
         self.stream_limits = StreamLimits(settings.max_chunk, settings.max_stream)
         self._started_at = clock.now()

@@ -35,6 +35,7 @@ _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(JobNote)
 _options = msgspec.json.Decoder(JobOptions)
 _step = msgspec.json.Decoder(tuple[Lease, Step])
+_charge = msgspec.json.Decoder(tuple[Lease, str, dict[int, int]])
 
 
 class SandboxCrashed(HeadraceError):
@@ -94,7 +95,7 @@ class Sandbox:
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
                 self._send(b"a" + (b"true" if run.context.still_held() else b"false"))
-            elif kind in (b"S", b"K"):
+            elif kind in (b"S", b"K", b"B"):
                 self._send(_answer(run, kind, body))
             elif kind == b"E":
                 raise ConfigError(body.decode())
@@ -164,6 +165,9 @@ def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
     try:
         if kind == b"S":
             return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
+        if kind == b"B":
+            _, flow, runs = _charge.decode(body)
+            return b"a" + msgspec.json.encode(run.context.step_store.charge(run.claim, flow, runs))
         lease, step = _step.decode(body)
         held = lease == run.lease and run.context.step_store.save_step(run.claim, step)
         return b"a" + msgspec.json.encode(held)
@@ -182,6 +186,8 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         retry=retry or msgspec.UNSET,
         redact=(*given.redact, *(plan.task.options.redact or ())),  # the child masks secrets in its errors
         redact_args=given.redact_args,
+        budget=given.budget,
+        flow_budget=given.flow_budget,
     )
     # Decrypted: a child gets no keys, as its job could read them.
     stored = msgspec.structs.replace(decrypted_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
