@@ -169,6 +169,7 @@ export interface JobRecord {
   result?: Json;
   steps?: Array<StepRecord>;
   errors?: Array<AttemptError>;
+  cost?: number;
   version?: number;
   crashes?: number;
   lease_until?: string | null;
@@ -221,6 +222,7 @@ export interface JobRequest {
   needs?: Array<string>;
   rate_key?: string;
   cost?: number;
+  budget?: number;
   concurrency_key?: string;
   keep_result?: boolean;
   remove_on_complete?: boolean | number;
@@ -344,7 +346,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "cancel_request" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "supersede" | "unblock" | "update";
+export type Trigger = "cancel" | "cancel_request" | "claim" | "compensation" | "cost" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "supersede" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
@@ -642,8 +644,20 @@ export interface FlowRecord {
 /** A flow with its jobs and the graph of their dependencies. */
 export interface FlowDetail {
   flow: FlowRecord;
+  budget: Spending | null;
   jobs: Array<JobRecord>;
   graph: Record<string, Json>;
+}
+
+/** The units that were reported, and how many may be; None: any. */
+export interface Spending {
+  used: number;
+  ceiling?: number | null;
+}
+
+/** How many units the jobs of a flow may report in all. */
+export interface FlowBudget {
+  units: number;
 }
 
 /** Dead letters, newest first. `cursor` continues after them. */
@@ -1932,6 +1946,11 @@ export class FlowsApi extends Resource {
   /** Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them. */
   retry(flowId: string): Promise<Changed> {
     return this.send<Changed>("POST", `/flows/${quoted(flowId)}/retry`);
+  }
+
+  /** Change the budget of a flow that was enqueued with one. */
+  setBudget(flowId: string, body: FlowBudget): Promise<Spending> {
+    return this.send<Spending>("POST", `/flows/${quoted(flowId)}/budget`, { body });
   }
 }
 

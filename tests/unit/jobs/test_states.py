@@ -25,6 +25,7 @@ MOVES_NOTHING = {
     Trigger.QUESTION,
     Trigger.COMPENSATION,
     Trigger.PATCH,
+    Trigger.COST,
 }
 MOVES = [event for event in Trigger if event not in MOVES_NOTHING]
 BY_A_WORKER = {Trigger.SUCCEED, Trigger.RETRY, Trigger.SNOOZE, Trigger.RELEASE}

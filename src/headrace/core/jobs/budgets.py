@@ -38,8 +38,14 @@ class Spending(Struct, frozen=True):
     def is_exceeded(self) -> bool:
         return self.ceiling is not None and self.used > self.ceiling
 
+    @property
+    def text(self) -> str:
+        return (
+            counted(self.used, "unit") if self.ceiling is None else f"{self.used:,} of {counted(self.ceiling, 'unit')}"
+        )
+
     def describe(self, whose: str) -> str:
-        return f"{whose} has used {self.used:,} of {counted(self.ceiling or 0, 'unit')}"
+        return f"{whose} has used {self.text}"
 
 
 class FlowSpending(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.events.history import HistoryEntry
+from headrace.core.jobs.budgets import Spending, budgets_of
 from headrace.core.jobs.questions import fields_of
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
 from headrace.core.jobs.steps import is_awaiting
@@ -77,6 +78,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "kwargs": kwargs,
         "unreadable": unreadable,
         "result": result(job) if job.state is State.COMPLETED else None,
+        "spending": _spending(job),
         "metadata": formatting.plain_json(job.redacted(job.metadata)) if job.row.metadata else "",
         "expires_at": job.expires_at,
         "lease_until": to_datetime(job.row.lease_until),
@@ -95,6 +97,12 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "can_promote": job.state in (State.SCHEDULED, State.RETRYING, State.WAITING),
         "topics": (f"job:{job.id}",) if job.state is not State.PENDING else (f"job:{job.id}", f"queue:{job.queue}"),
     }
+
+
+def _spending(job: Job[Any]) -> Spending | None:
+    """The units that it has reported and may report, if it or its flow has a budget."""
+    budgets = budgets_of(job.row.options)
+    return None if budgets is None else Spending(job.cost, budgets.budget or None)
 
 
 def _line(job: Job[Any], line: LogEntry) -> ShownLogLine:
