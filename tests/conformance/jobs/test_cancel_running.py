@@ -1,4 +1,4 @@
-"""A newest call that cancels the running job of its key: one commit asks it to stop, and the new job starts after it."""
+"""The newest call cancels the running job of its key: one commit asks it to stop, and the new job starts after it."""
 
 from __future__ import annotations
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace import BudgetExceeded, Headrace, InvalidJob, JobFailed, chain, current_job, group
-from headrace.core.jobs.budgets import Spending
+from headrace import BudgetExceeded, Headrace, InvalidJob, JobFailed, LeaseLost, chain, current_job, group
+from headrace.core.jobs.budgets import Spending, cost_step
+from headrace.core.jobs.ids import time_of
+from headrace.core.jobs.records import ClaimRequest
+from headrace.runtime.budgets import drop_budgets
 from headrace.testing import VirtualClock, adrain, drain
 from tests.runtime.jobs import shop
 from tests.support.waiting import PATIENCE
@@ -231,3 +234,45 @@ def test_a_coroutine_reports_without_blocking(app: Headrace) -> None:
     job = think.enqueue()
     asyncio.run(adrain(app))
     assert job.cost == 7
+
+
+def test_a_report_that_did_not_reach_the_flow_is_added_by_the_next_attempt(app: Headrace, clock: VirtualClock) -> None:
+    task = spend(app)
+    run = group(task.bind(5), budget=100).enqueue()
+    request = ClaimRequest("killed", 1, 1000)
+    [claim] = app.engine.exchange([], request).claims
+    assert app.engine.save_step(claim.lease, cost_step(7, claim.version, clock.now()))  # and then kill -9
+    clock.advance(60)
+    app.engine.reap(10)
+    drain(app)
+    assert (run.jobs[0].refresh().cost, run.spending) == (12, Spending(12, 100))
+
+
+def test_a_report_of_a_run_that_lost_its_job_is_refused(app: Headrace) -> None:
+    seen = list[str]()
+
+    @app.task(budget=100)
+    def think() -> None:
+        app.jobs.get(current_job().id).cancel()
+        try:
+            current_job().report_cost(5)
+        except LeaseLost as error:
+            seen.append(str(error))
+
+    job = think.enqueue()
+    drain(app)
+    assert (job.cost, len(seen)) == (0, 1)
+
+
+def test_retention_deletes_the_budgets_of_flows_that_are_gone(app: Headrace) -> None:
+    def kept(days: int) -> list[str]:
+        drop_budgets(app.engine, (time_of(run.id) or 0) + days * 86_400_000)
+        return [document.key for document in app.engine.document_store.get("budget")]
+
+    run = chain(spend(app).bind(1), budget=5).enqueue()
+    drain(app)
+    assert kept(days=2) == [run.id]
+    for job in run.jobs:
+        job.delete()
+    assert kept(days=1) == [run.id], "its jobs may be about to be committed"
+    assert kept(days=2) == []

@@ -83,7 +83,7 @@ def test_a_process_is_killed(app: Headrace, folder: Path) -> None:
         eventually(lambda: started.exists() and started.read_text(), "the start")
         pid = started.read_text()
         second = forever.enqueue(str(folder / "next"))
-        eventually(lambda: (folder / "next").exists(), "the next one's start")
+        eventually((folder / "next").exists, "the next one's start")
         assert not Path(f"/proc/{pid}").exists()
         assert first.refresh().state == "cancelled"
         second.cancel()
@@ -115,7 +115,7 @@ def test_a_thread_that_cannot_be_stopped_is_waited_for(app: Headrace) -> None:
 
 def test_a_prefetched_job_that_has_not_begun_ends_at_once(app: Headrace) -> None:
     gate = Gate()
-    hold = app.task(name="hold")(lambda: gate.pass_through())
+    hold = app.task(name="hold")(gate.pass_through)
     answer = app.task(name="answer", unique=NEWEST)(lambda number: number)
     with app.worker(concurrency=1):
         hold.enqueue()

@@ -51,8 +51,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
     `arguments` are all arguments by the names of their parameters. A positional one without a known name has its
     position, such as "0". In a list it is None for arguments that are long, encrypted or damaged. If the payload is
-    damaged, `args` and `kwargs` are None and `unreadable` is the reason. `cost` are the units that its runs have reported
-    if it, or its flow, has a budget.
+    damaged, `args` and `kwargs` are None and `unreadable` is the reason. `cost` are the units that its runs have
+    reported if it, or its flow, has a budget.
     """
 
     id: str
