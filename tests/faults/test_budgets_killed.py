@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from headrace import group
+from headrace.core.jobs.budgets import Spending
 from tests.faults.test_kill import _app
 from tests.support.waiting import PATIENCE, eventually
 
@@ -21,11 +22,11 @@ def test_reports_of_killed_attempts_count_once_each_in_the_job_and_in_its_flow(
             eventually((tmp_path / f"spent-{attempt}").exists)
             worker.kill()
             worker.wait()
-            assert (job.refresh().cost, run.spending.used) == (100 * attempt, 100 * attempt)
+            assert (job.refresh().cost, run.spending) == (100 * attempt, Spending(100 * attempt, 1000))
         (tmp_path / "go-3").touch()
         fleet.start()
         assert job.result(PATIENCE) == "attempt 3"
-        assert (job.cost, run.spending.used) == (300, 300)
+        assert (job.cost, run.spending) == (300, Spending(300, 1000))
 
 
 def test_attempts_that_were_killed_use_up_the_budget(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:

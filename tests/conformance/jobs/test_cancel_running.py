@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.outcomes import cancel
-from headrace.core.jobs.records import Claim, Filter, Lease
+from headrace.core.jobs.records import Claim, Filter, Lease, Outcome
 from headrace.core.jobs.states import NOT_STARTED, State, Trigger
 from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import InsertResult, UniqueCondition, UniqueInsert
@@ -45,17 +47,17 @@ BY_NEW = "cancelled by a newer call, job new"
 RAN_OUT = NOW + LEASE
 
 
-def call(job_id: str, **more: object) -> UniqueInsert:
+def call(job_id: str, **more: Any) -> UniqueInsert:
     """A call of the key that cancels what runs."""
     where = (UniqueCondition(tuple(sorted(NOT_STARTED))),)
     return candidate(job_id, "cancel", where=where, **{"lane": LANE, **more})
 
 
-def newest(engine: Engine, job_id: str = "new", **more: object) -> list[tuple[str, str]]:
+def newest(engine: Engine, job_id: str = "new", **more: Any) -> list[tuple[str, str]]:
     return [(result.kind, result.id) for result in insert_unique(engine, [call(job_id, **more)], now=NOW)]
 
 
-def running(engine: Engine, job_id: str = "job", **more: object) -> Claim:
+def running(engine: Engine, job_id: str = "job", **more: Any) -> Claim:
     newest(engine, job_id, **more)
     return claim_one(engine)
 
@@ -125,10 +127,12 @@ def test_a_retry_that_has_not_begun_anything_is_replaced(engine: Engine) -> None
 
 
 @pytest.mark.parametrize("back", [retry, snooze], ids=["retry", "snooze"])
-def test_a_started_job_that_does_not_run_is_cancelled_at_once(engine: Engine, back: object) -> None:
+def test_a_started_job_that_does_not_run_is_cancelled_at_once(
+    engine: Engine, back: Callable[[Claim, int], Outcome]
+) -> None:
     claimed = running(engine)
     assert engine.save_step(claimed.lease, Step("step", "a", 1, NOW, "1", None), NOW)
-    settle(engine, back(claimed, NOW + SECOND))  # type: ignore[operator]
+    settle(engine, back(claimed, NOW + SECOND))
     assert newest(engine) == [("new", "new")]
     assert (row(engine).state, row(engine).reason, row(engine).finished_at) == (State.CANCELLED, BY_NEW, NOW)
     assert ids(claim(engine)) == ["new"]
@@ -217,9 +221,11 @@ def test_an_end_at_the_same_moment_either_counts_or_is_refused(engine: Engine, s
     for number in range(10):
         old, new = f"old{number}", f"new{number}"
         claimed = running(engine, old)
-        ready, refused = threading.Barrier(2), []
+        ready, refused = threading.Barrier(2), list[Outcome]()
 
-        def finish(claimed: Claim = claimed, ready: threading.Barrier = ready, refused: list[object] = refused) -> None:
+        def finish(
+            claimed: Claim = claimed, ready: threading.Barrier = ready, refused: list[Outcome] = refused
+        ) -> None:
             ready.wait(PATIENCE)
             refused += settle(other, succeed(claimed))
 
