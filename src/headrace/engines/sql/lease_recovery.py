@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.fingerprint import CRASH_LOOP
-from headrace.core.jobs.history_texts import CANCEL_REQUESTED, EXPIRED
+from headrace.core.jobs.history_texts import EXPIRED
 from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.jobs.records import Lease, ReapedJob
 from headrace.core.jobs.states import State, Trigger
@@ -114,9 +114,7 @@ def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease
     """Release the running jobs that the worker does not hold, and wake workers."""
 
     def release(tx: Transaction) -> list[str]:
-        asked = f"{CANCEL_REQUESTED}%"  # such a job runs under another version than its worker has claimed
-        values = {"worker": worker, "lease": as_json(held), "asked": asked}
-        seqs = _numbers.decode(tx.fetch("lock_unknown_claims", **values))
+        seqs = _numbers.decode(tx.fetch("lock_unknown_claims", worker=worker, lease=as_json(held)))
         _release(tx, seqs, UNKNOWN.detail, now)
         return _names.decode(tx.fetch("ids_of", seqs=as_json(seqs)))
 
