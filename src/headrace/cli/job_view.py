@@ -117,7 +117,7 @@ def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]
     yield from _other_facts(job)
     yield "why", job.why()
     for step in steps:
-        again = f" ({step.number})" if step.number > 1 else ""
+        again = f" ({step.number})" if step.number > 1 and step.kind != "cost" else ""
         yield step.kind, f"{step.name}{again}, {stamp(to_datetime(step.at))}"
     for error in job.errors:
         text = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
