@@ -113,7 +113,7 @@ class _Resource:
 State = Literal["cancelled", "completed", "failed", "pending", "retrying", "running", "scheduled", "waiting"]
 
 
-Trigger = Literal["cancel", "claim", "compensation", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "unblock", "update"]
+Trigger = Literal["cancel", "cancel_request", "claim", "compensation", "cost", "delete", "event", "expire", "fail", "lease_expired", "lease_lost", "patch", "promote", "promote_now", "question", "release", "retry", "review", "revive", "sleep", "snooze", "stale", "step", "submit", "succeed", "supersede", "unblock", "update"]
 
 
 class JobList(TypedDict):
@@ -159,6 +159,7 @@ class JobRecord(TypedDict):
     result: NotRequired[Any]
     steps: NotRequired[list[StepRecord]]
     errors: NotRequired[list[AttemptError]]
+    cost: NotRequired[int]
     version: NotRequired[int]
     crashes: NotRequired[int]
     lease_until: NotRequired[str | None]
@@ -223,6 +224,7 @@ class JobRequest(TypedDict):
     needs: NotRequired[list[str]]
     rate_key: NotRequired[str]
     cost: NotRequired[int]
+    budget: NotRequired[int]
     concurrency_key: NotRequired[str]
     keep_result: NotRequired[bool]
     remove_on_complete: NotRequired[bool | int]
@@ -257,7 +259,7 @@ class NewUnique(TypedDict):
     key: NotRequired[str | None]
     states: NotRequired[list[State] | None]
     window: NotRequired[float | None]
-    on_conflict: NotRequired[Literal["keep_last_if_running", "raise", "replace", "reschedule", "return_existing"]]
+    on_conflict: NotRequired[Literal["cancel_running", "keep_last_if_running", "raise", "replace", "reschedule", "return_existing"]]
 
 
 class NewJobs(TypedDict):
@@ -680,8 +682,22 @@ class FlowDetail(TypedDict):
     """A flow with its jobs and the graph of their dependencies."""
 
     flow: FlowRecord
+    budget: Spending | None
     jobs: list[JobRecord]
     graph: dict[str, Any]
+
+
+class Spending(TypedDict):
+    """The units that were reported, and how many may be; None: any."""
+
+    used: int
+    ceiling: NotRequired[int | None]
+
+
+class FlowBudget(TypedDict):
+    """How many units the jobs of a flow may report in all."""
+
+    units: int
 
 
 class DeadList(TypedDict):
@@ -2088,6 +2104,10 @@ class FlowsApi(_Resource):
     def retry(self, flow_id: str, /) -> Changed:
         """Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them."""
         return cast("Changed", self._send("POST", f"/flows/{_quoted(flow_id)}/retry"))
+
+    def set_budget(self, flow_id: str, /, **body: Unpack[FlowBudget]) -> Spending:
+        """Change the budget of a flow that was enqueued with one."""
+        return cast("Spending", self._send("POST", f"/flows/{_quoted(flow_id)}/budget", body=body))
 
 
 class DeadApi(_Resource):

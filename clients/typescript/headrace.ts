@@ -171,6 +171,7 @@ export interface JobRecord {
   result?: Json;
   steps?: Array<StepRecord>;
   errors?: Array<AttemptError>;
+  cost?: number;
   version?: number;
   crashes?: number;
   lease_until?: string | null;
@@ -230,6 +231,7 @@ export interface JobRequest {
   needs?: Array<string>;
   rate_key?: string;
   cost?: number;
+  budget?: number;
   concurrency_key?: string;
   keep_result?: boolean;
   remove_on_complete?: boolean | number;
@@ -262,7 +264,7 @@ export interface NewUnique {
   key?: string | null;
   states?: Array<State> | null;
   window?: number | null;
-  on_conflict?: "keep_last_if_running" | "raise" | "replace" | "reschedule" | "return_existing";
+  on_conflict?: "cancel_running" | "keep_last_if_running" | "raise" | "replace" | "reschedule" | "return_existing";
 }
 
 /** Jobs to submit in one commit: all or none. */
@@ -353,7 +355,7 @@ export interface HistoryEntry {
 }
 
 /** An event in a job's life. An event equals its own text: `entry.event == "claim"`. */
-export type Trigger = "cancel" | "claim" | "compensation" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "unblock" | "update";
+export type Trigger = "cancel" | "cancel_request" | "claim" | "compensation" | "cost" | "delete" | "event" | "expire" | "fail" | "lease_expired" | "lease_lost" | "patch" | "promote" | "promote_now" | "question" | "release" | "retry" | "review" | "revive" | "sleep" | "snooze" | "stale" | "step" | "submit" | "succeed" | "supersede" | "unblock" | "update";
 
 /** Why a job is not running now, or what it is doing, in one sentence; and what can be done about it. */
 export interface Why {
@@ -654,8 +656,20 @@ export interface FlowRecord {
 /** A flow with its jobs and the graph of their dependencies. */
 export interface FlowDetail {
   flow: FlowRecord;
+  budget: Spending | null;
   jobs: Array<JobRecord>;
   graph: Record<string, Json>;
+}
+
+/** The units that were reported, and how many may be; None: any. */
+export interface Spending {
+  used: number;
+  ceiling?: number | null;
+}
+
+/** How many units the jobs of a flow may report in all. */
+export interface FlowBudget {
+  units: number;
 }
 
 /** Dead letters, newest first. `cursor` continues after them. */
@@ -1980,6 +1994,11 @@ export class FlowsApi extends Resource {
   /** Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them. */
   retry(flowId: string): Promise<Changed> {
     return this.send<Changed>("POST", `/flows/${quoted(flowId)}/retry`);
+  }
+
+  /** Change the budget of a flow that was enqueued with one. */
+  setBudget(flowId: string, body: FlowBudget): Promise<Spending> {
+    return this.send<Spending>("POST", `/flows/${quoted(flowId)}/budget`, { body });
   }
 }
 

@@ -42,7 +42,7 @@ JobTimeout (TimeoutError)           the recorded error of an attempt that timed 
 JobInterrupted (BaseException)      raised inside a task with interrupt=True when its attempt has to end
 
 Raised by a task, caught by the worker:
-RetryLater · Snooze · BreakerOpen · CancelJob · PermanentError · RetryableError
+RetryLater · Snooze · BreakerOpen · CancelJob · PermanentError · BudgetExceeded · RetryableError
 """
 
 from __future__ import annotations
@@ -102,10 +102,7 @@ class InvalidJob(_Refusal, ValueError):
 
 
 class PayloadTooLarge(InvalidJob):
-    """The encoded arguments or result are over the size limit.
-
-    `limit` and `size` are in bytes. `size` is None if it was not measured completely.
-    """
+    """The arguments or the result are over the limit. `limit` and `size` are in bytes; `size` None if not measured."""
 
     def __init__(self, message: str = "", *, size: int | None = None, limit: int | None = None, **more: Any) -> None:
         super().__init__(message, **more)
@@ -349,10 +346,8 @@ class StoreMoved(ConfigError):
     """The jobs of this store were copied to another one; nothing was stored here."""
 
     def __init__(self, other: str) -> None:
-        super().__init__(
-            f"the jobs of this store were copied to {other}; use that URL, or reopen this store "
-            "with `headrace copy --reopen`"
-        )
+        text = f"the jobs of this store were copied to {other}; use that URL, or reopen this store"
+        super().__init__(f"{text} with `headrace copy --reopen`")
         self.other = other
 
 
@@ -393,6 +388,10 @@ class CancelJob(Exception):
 
 class PermanentError(Exception):
     """Raise in a task (or derive from it) to fail the job now, whatever retries are left."""
+
+
+class BudgetExceeded(PermanentError):
+    """The job, or its flow, has reported more units than its budget has: its job fails, unless the task catches it."""
 
 
 class RetryableError(Exception):

@@ -191,6 +191,7 @@ PROMISED_ERRORS = {
     "BreakerOpen": headrace.Snooze,
     "CancelJob": Exception,
     "PermanentError": Exception,
+    "BudgetExceeded": headrace.PermanentError,
     "RetryableError": Exception,
 }
 PROMISED_KIT = {

@@ -60,7 +60,7 @@ PICKS = st.integers(0, 10_000)  # taken modulo what there is
 SEVERAL = st.lists(PICKS, min_size=1, max_size=3, unique=True)
 DELAYS = st.sampled_from([-50, 0, 0, 1, 40, 150])
 POLICIES: st.SearchStrategy[Policy] = st.sampled_from(["cancel", "run", "only", "hold"])
-ACTS: st.SearchStrategy[Act] = st.sampled_from(["keep", "refuse", "replace", "reschedule"])
+ACTS: st.SearchStrategy[Act] = st.sampled_from(["keep", "refuse", "replace", "reschedule", "cancel"])
 ENDS = st.sampled_from(["succeed", "succeed", "retry", "snooze", "release", "fail", "give up", "await"])
 MOVES = st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.PROMOTE_NOW, Trigger.DELETE])
 RULES = st.sampled_from(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, Job, State
+from headrace import Headrace, Job, State, Unique
 from tests.faults import worker_app as crew_app
 from tests.faults.conftest import stop_while_it_does_not_write
 from tests.support.processes import is_gone
@@ -316,3 +316,25 @@ def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNames
 
 def _is_gone(app: Headrace, worker: str | None) -> bool:
     return worker not in {known.id for known in app.workers()}
+
+
+def test_a_worker_killed_while_it_stops_a_job_for_the_newest_call_frees_that_call(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    with _app(url) as app:
+        hold = app.task_by_name("hold").using(unique=Unique(by=("task",), on_conflict="cancel_running"))
+        for folder in (old, new):
+            folder.mkdir()
+        first = hold.enqueue(str(old))
+        worker = fleet.start()
+        eventually((old / "began-1").exists)
+        second = hold.enqueue(str(new))
+        assert (first.refresh().state, second.id == first.id) == (State.RUNNING, False)
+        worker.kill()
+        fleet.start()
+        (new / "go-1").touch()
+        assert second.result(PATIENCE) == "attempt 1"
+        assert first.refresh().state is State.CANCELLED
+        assert not (old / "began-2").exists()
+        assert [entry.event for entry in first.history()] == ["submit", "claim", "cancel_request", "cancel"]

@@ -176,5 +176,16 @@ def fated(fate: str) -> str:
     return fate
 
 
+@app.task(retry=5)
+def spend(folder: str, units: int) -> str:
+    """Reports what it used, tells that it has, and works until it is allowed to go on."""
+    ctx = current_job()
+    ctx.report_cost(units)
+    Path(folder, f"spent-{ctx.attempt}").touch()
+    while not Path(folder, f"go-{ctx.attempt}").exists():
+        time.sleep(0.01)
+    return f"attempt {ctx.attempt}"
+
+
 if __name__ == "__main__":
     sys.exit(app.run_worker())

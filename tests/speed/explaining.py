@@ -104,6 +104,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "shares": [("q1", size)],
         "p": [(n, *msgspec.structs.astuple(new_job(f"new-{n}", tags=("t",)))) for n in numbers],
         "c": [(f"key-{n}", [[["pending"], None, None]]) for n in numbers],
+        "keys": [f"key-{n}" for n in numbers],
         "s": [("step", "charge", 1, NOW, "7", 7)],
         "b": [DeadLetterInsert(n, "crash_loop", "WorkerLost", "words", "a fingerprint") for n in numbers],
         "t": [HistoryText(n, "words") for n in numbers],

@@ -69,6 +69,8 @@ HOT: dict[str, set[str]] = {
     "running": BY_LEASE,
     "existing_jobs": {"jobs_unique"} | BY_STEP,
     "lock_unstarted": BY_NUMBER | BY_STEP,
+    "lock_open_of_keys": {"jobs_unique"},
+    "request_cancel": BY_NUMBER,
     "move_delete": BY_NUMBER | {"tags_job", "history_job", "logs_job"},
     "history": BY_ID | {"history_job"},
     **dict.fromkeys(["logs", "stream", "newest_of_stream"], BY_ID | {"logs_job"}),

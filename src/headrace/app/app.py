@@ -130,11 +130,11 @@ class Headrace(HookMethods, TaskRuleMethods):
 
     # -- flows
 
-    def flow(self, name: str) -> Flow:
-        """A new flow: jobs with dependencies, enqueued together."""
+    def flow(self, name: str, *, budget: int | None = None) -> Flow:
+        """A new flow: jobs with dependencies, enqueued together, which may report so many units in all."""
         from headrace.runtime.flows.flow import Flow  # deferred: many programs use no flows
 
-        return Flow(name, self.submitter)
+        return Flow(name, self.submitter, budget)
 
     # -- tasks by name
 

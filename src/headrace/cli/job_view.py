@@ -19,6 +19,7 @@ from headrace.cli.resource import Output, table
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.events.history import HistoryEntry
+from headrace.core.jobs.budgets import Spending, budgets_of
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.errors import CorruptPayload, HeadraceError, PayloadStoreUnavailable
@@ -117,7 +118,7 @@ def facts(job: Job[Any], steps: Sequence[Step] = (), most: int = 0) -> Iterator[
     yield from _other_facts(job)
     yield "why", job.why()
     for step in steps:
-        again = f" ({step.number})" if step.number > 1 else ""
+        again = f" ({step.number})" if step.number > 1 and step.kind != "cost" else ""
         yield step.kind, f"{step.name}{again}, {stamp(to_datetime(step.at))}"
     for error in job.errors:
         text = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
@@ -174,6 +175,8 @@ def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:
 def _other_facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
     if job.worker:
         yield "worker", job.worker
+    if (budgets := budgets_of(job.row.options)) is not None:
+        yield "cost", Spending(job.cost, budgets.budget or None).text
     if job.row.progress:
         yield "progress", _progress(job)
     if job.tags:

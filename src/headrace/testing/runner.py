@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -17,14 +17,16 @@ from headrace import Headrace, Job
 from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
 from headrace.core.events.stream import StreamLimits, chunk_lines
 from headrace.core.jobs import outcomes
+from headrace.core.jobs.budgets import Spending
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step, Suspended
 from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
+from headrace.runtime.budgets import charge
 from headrace.runtime.context.current_job import JobContext, current, current_batch
 from headrace.runtime.context.joined_steps import JoinedSteps
-from headrace.runtime.context.step_store import steps_with_undone
+from headrace.runtime.context.step_store import steps_of_job
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.jobs.questions import announce
 from headrace.runtime.jobs.tracing import Traced
@@ -32,6 +34,7 @@ from headrace.runtime.payloads.payloads import limit_of
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.batch_call import BatchCall
+from headrace.runtime.worker.cancel_requests import settle_cancelled
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import event_group, noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
@@ -143,7 +146,8 @@ class InlineWorker:
     def settle(self, *done: Outcome, notes: Sequence[JobNote] = ()) -> None:
         groups = self._events(done, notes) if self._emits_events else ()
         settled = outcomes.with_dead_letter(list(done), self._dead_letters)
-        self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
+        answer = self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
+        settle_cancelled(self._engine, WORKER, answer.refused, self.clock.now())
         for outcome in done:
             self._held.pop(outcome.lease, None)
             self._began.pop(outcome.lease, None)
@@ -166,13 +170,16 @@ class InlineWorker:
 
     def steps(self, claim: Claim) -> list[Step]:
         stored = self._engine.queries.details(claim.id, history=False, logs=0).steps
-        return steps_with_undone(self._engine.queries, decrypted_steps(self.cipher, claim.id, stored))
+        return steps_of_job(self._engine.queries, claim.id, decrypted_steps(self.cipher, claim.id, stored))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         stored = encrypted_step(self.cipher, claim.id, step)
         if stored.kind == "question":
             announce(self._engine.document_store, claim.id, stored)
         return self._engine.save_step(claim.lease, stored)
+
+    def charge(self, claim: Claim, flow: str, runs: Mapping[int, int]) -> Spending | None:
+        return charge(self._engine, claim.id, flow, runs)
 
     @property
     def joined(self) -> JoinedSteps:
@@ -318,6 +325,9 @@ class InlineAttempt:
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self._inline_worker.save_step(claim, step)
+
+    def charge(self, claim: Claim, flow: str, runs: Mapping[int, int]) -> Spending | None:
+        return self._inline_worker.charge(claim, flow, runs)
 
     @property
     def joined(self) -> JoinedSteps:

@@ -5,6 +5,7 @@ The same as `current_job()` of a Python worker. The store compares the version o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +13,16 @@ from msgspec import Struct
 
 from headrace.app.app import Headrace
 from headrace.core.codec import codec
+from headrace.core.jobs.budgets import budgets_of
 from headrace.core.jobs.records import Claim, Lease, Outcome
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import check_name
 from headrace.core.tasks.trace_context import correlation_of
-from headrace.errors import LeaseLost
+from headrace.errors import BudgetExceeded, LeaseLost
+from headrace.runtime.context.costs import CostReports
 from headrace.runtime.context.spawn import Spawning
+from headrace.runtime.context.step_store import RetryingStepStore
 from headrace.runtime.context.trace import correlated
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step
 from headrace.runtime.jobs.task import Call
@@ -52,6 +56,14 @@ def store_step(app: Headrace, worker: str, lease: Lease, name: str, value: Any) 
     # The version decides in the write; who holds it does not change.
     if not (_holds(app, worker, lease) and app.engine.save_step(lease, encrypted_step(app.cipher, lease.id, step))):
         raise _lost(lease, f"step {name!r} was not stored")
+
+
+def store_cost(app: Headrace, claim: Claim, units: int | None) -> None:
+    """Store what a run of a job with a budget has used. Its outcome stands; what exceeds the budget ends later runs."""
+    if units is None or (budgets := budgets_of(claim.options)) is None:
+        return
+    with contextlib.suppress(BudgetExceeded, LeaseLost):
+        CostReports(claim, RetryingStepStore(app.engine, 0, app.cipher), budgets).report(units, app.clock.now())
 
 
 def with_spawned(claim: Claim, outcome: Outcome, calls: Sequence[Call[Any]], now: int) -> Outcome:

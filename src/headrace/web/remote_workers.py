@@ -53,10 +53,11 @@ from headrace.runtime.jobs.task import Call
 from headrace.runtime.payloads.payloads import limit_of
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.cancel_requests import cancel_requests
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import event_group
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, outcome_of_error
-from headrace.web.remote_steps import with_spawned
+from headrace.web.remote_steps import store_cost, with_spawned
 
 _REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
 _POLL_INTERVAL = 5.0  # seconds: poll interval for jobs without a notification
@@ -231,6 +232,10 @@ class RemoteWorkers:
             if row is not None and (row.version, row.worker, row.state) == (result.version, worker, State.RUNNING):
                 outcome = self._outcome(_claim_of(row), result)
                 decided[result.id] = structs.replace(outcome, units=result.cost)
+                store_cost(self._app, _claim_of(row), result.cost)
+        late = [Lease(result.id, result.version) for result in results if result.id not in decided]
+        for asked in cancel_requests(engine.queries, worker, late).values():
+            decided[asked.lease.id] = outcomes.cancel(asked.lease, asked.reason, self._now())
         if not decided:
             return [_settle_result(result, rows, {}) for result in results]
         events = self._completed_events(worker, [rows[job_id] for job_id in decided], decided)

@@ -82,7 +82,7 @@ ACTS: dict[Trigger, list[Act]] = {
     Trigger.STALE: [judged("dead"), judged("fail")],
     Trigger.DELETE: [move(Trigger.DELETE)],
 }
-NO_OPERATION_YET = {Trigger.UNBLOCK}
+NO_OPERATION_YET = {Trigger.UNBLOCK, Trigger.CANCEL_REQUEST}  # the latter: see test_cancel_running
 ONLY_A_WORKER_MAY = {(Trigger.CANCEL, 0)}  # this way of cancelling needs the lease, so only a running job has it
 NOT_BY_A_WORKER = {(Trigger.FAIL, state) for state in NOT_STARTED}  # a person does this: see test_letters_add
 

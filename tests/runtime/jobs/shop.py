@@ -231,3 +231,8 @@ def report_until_interrupted() -> None:
 def return_after(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()
+
+
+def report_thirty() -> None:
+    """Reports more than its budget has."""
+    current_job().report_cost(30)

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace import FlowRun, Headrace, Task
+from headrace import FlowRun, Headrace, Task, current_job
+from headrace.core.jobs.budgets import Spending
 from headrace.testing import drain
 from tests.support.command_line import Shell
 
@@ -104,3 +105,26 @@ def test_an_unknown_flow_is_an_error(shell: Shell, run: FlowRun) -> None:
         assert ran.err.startswith("error: no flow has the id 'nowhere'; a flow is deleted with the last of its jobs")
         assert ran.err.endswith("See app.jobs.find(archived=True)\n")
     assert shell("flows", "graph", run.id, "--format", "png").code == 2
+
+
+def test_a_budget_is_shown_with_the_flow_and_its_jobs_and_raised(shell: Shell, app: Headrace) -> None:
+    @app.task
+    def ask(tokens: int) -> None:
+        current_job().report_cost(tokens)
+
+    flow = app.flow("research", budget=1000)
+    node = flow.add(ask.using(budget=5000).bind(1200))
+    run = flow.enqueue()
+    drain(app)
+    assert "used 1,200 of 1,000 units" in shell("flows", "show", run.id).out
+    assert shell("flows", "show", run.id, "--json").json["budget"] == {"used": 1200, "ceiling": 1000}
+    assert "1,200 of 5,000 units" in shell("jobs", "show", node.id).out
+    assert shell("jobs", "show", node.id, "--json").json["cost"] == 1200
+    assert shell("flows", "budget", run.id, "2000").out == "used 1,200 of 2,000 units\n"
+    assert run.spending == Spending(1200, 2000)
+    assert shell("flows", "budget", run.id, "0").code == 2
+
+
+def test_a_flow_without_a_budget_gets_none(shell: Shell, run: FlowRun) -> None:
+    assert "budget" not in shell("flows", "show", run.id).out
+    assert "was enqueued without a budget" in shell("flows", "budget", run.id, "5").err

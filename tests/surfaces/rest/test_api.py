@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, Job
+from headrace import Headrace, Job, chain, current_job
 from headrace.core.access import Role
+from headrace.core.jobs.records import ClaimRequest
 from headrace.testing import drain
 from headrace.web.api.route_table import Endpoint
 from headrace.web.api.router import ENDPOINTS
@@ -308,6 +309,34 @@ def test_a_schedule_is_created_changed_run_and_deleted(app: Headrace, api: Api) 
 )
 def test_a_bad_timing_is_refused(api: Api, timing: dict[str, Any]) -> None:
     api.refused("POST", "/schedules", 422, json={"id": "s", "task": "add", "args": [1, 2], **timing})
+
+
+def test_a_budget_is_shown_with_the_flow_and_its_jobs_and_raised(app: Headrace, api: Api) -> None:
+    @app.task
+    def ask(tokens: int) -> None:
+        current_job().report_cost(tokens)
+
+    run = chain(ask.bind(1200), budget=1000).enqueue()
+    drain(app)
+    assert api.ask("GET", f"/flows/{run.id}")["budget"] == {"used": 1200, "ceiling": 1000}
+    assert api.ask("GET", f"/jobs/{run.jobs[0].id}")["cost"] == 1200
+    assert api.ask("POST", f"/flows/{run.id}/budget", json={"units": 5000}) == {"used": 1200, "ceiling": 5000}
+    api.refused("POST", f"/flows/{run.id}/budget", 422, json={"units": 0})
+    plain = chain(ask.bind(1)).enqueue()
+    assert api.ask("GET", f"/flows/{plain.id}")["budget"] is None
+    api.refused("POST", f"/flows/{plain.id}/budget", 422, json={"units": 5})
+
+
+def test_a_call_may_cancel_the_running_one(app: Headrace, api: Api) -> None:
+    app.task(name="answer")(lambda text: text)
+    unique = {"by": ["task"], "on_conflict": "cancel_running"}
+    call = {"task": "answer", "args": ["x"], "unique": unique}
+    first = api.ask("POST", "/jobs", 201, json=call)
+    [claim] = app.engine.exchange([], ClaimRequest("w", 1, 60_000)).claims
+    assert claim.id == first["id"]
+    second = api.ask("POST", "/jobs", 201, json=call)
+    assert second["id"] != first["id"]
+    assert api.ask("GET", f"/jobs/{first['id']}")["reason"] == f"cancelled by a newer call, job {second['id']}"
 
 
 def test_a_flow_shows_its_graph_and_is_cancelled(app: Headrace, api: Api) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from headrace import EngineUnavailable, Headrace
+from headrace import EngineUnavailable, Headrace, current_job, group
 from headrace.runtime.metrics.reader import MetricsReader
+from headrace.testing import drain
 from headrace.web.pages.templating import STATIC
 from tests.support.engines import KINDS
 from tests.support.traced_worker import sign_on_tracing
@@ -359,3 +360,15 @@ def test_lists_and_pages_show_arguments_by_name_and_escaped(app: Headrace) -> No
         assert "<b>x" not in text
     assert "pay(order_id=40200, note=&#34;y&#34;)" in client.get(f"/flows/{run.id}").text
     assert "order_id=40201, note=&#34;z&#34;" in client.get("/schedules/s").text
+
+
+def test_the_pages_of_a_flow_and_its_job_show_the_budget(app: Headrace) -> None:
+    @app.task
+    def ask(tokens: int) -> None:
+        current_job().report_cost(tokens)
+
+    run = group(ask.using(budget=5000).bind(1200), budget=1000).enqueue()
+    drain(app)
+    client = Client(app.asgi())
+    assert "used 1,200 of 1,000 units" in client.get(f"/flows/{run.id}").text
+    assert "1,200 of 5,000 units" in client.get(f"/jobs/{run.jobs[0].id}").text

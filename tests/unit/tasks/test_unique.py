@@ -182,14 +182,16 @@ def test_states_that_are_named_count_and_no_others() -> None:
         ("replace", "replace"),
         ("reschedule", "reschedule"),
         ("keep_last_if_running", "replace"),
+        ("cancel_running", "cancel"),
     ],
 )
 def test_each_conflict_has_its_act(on_conflict: OnConflict, act: str) -> None:
     assert for_unique(Unique(on_conflict=on_conflict), UniqueKey("u", ())).act == act
 
 
-def test_to_keep_the_last_a_job_that_runs_does_not_count() -> None:
-    [condition] = for_unique(Unique(on_conflict="keep_last_if_running"), UniqueKey("u", ())).rule(NOW).conditions
+@pytest.mark.parametrize("on_conflict", ["keep_last_if_running", "cancel_running"])
+def test_if_calls_run_one_after_the_other_a_job_that_runs_does_not_count(on_conflict: OnConflict) -> None:
+    [condition] = for_unique(Unique(on_conflict=on_conflict), UniqueKey("u", ())).rule(NOW).conditions
     assert set(condition.states) == NOT_STARTED
 
 
@@ -231,6 +233,7 @@ def test_what_debounce_throttle_idempotency_and_cache_mean() -> None:
         ({"window": float("nan")}, "unique window: expected seconds .* got nan"),
         ({"on_conflict": "ignore"}, "unique on_conflict: expected one of 'return_existing', .* got 'ignore'"),
         ({"on_conflict": "keep_last_if_running", "states": ("running",)}, "leave states out"),
+        ({"on_conflict": "cancel_running", "states": ("running",)}, "leave states out"),
     ],
 )
 def test_a_wrong_value_of_unique_is_refused_where_it_is_written(given: dict[str, Any], message: str) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from headrace.app.services.services import Services
 from headrace.core.codec import codec
 from headrace.core.jobs import ids
+from headrace.core.jobs.budgets import with_flow_budget
 from headrace.core.jobs.compensations import KIND as COMPENSATION
 from headrace.core.jobs.compensations import encoded
 from headrace.core.jobs.records import Filter, HistoryRow, JobRow
@@ -18,7 +19,7 @@ from headrace.core.jobs.transfer import JobExport
 from headrace.core.tasks.trace_context import NO_TRACE_CONTEXT, correlation_of, marked
 from headrace.core.text import short
 from headrace.errors import InvalidJob
-from headrace.runtime.context.step_store import steps_with_undone
+from headrace.runtime.context.step_store import steps_of_job
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step, with_own_payload
 
 FORKED = "forked"  # the reason of the copy until it runs
@@ -36,7 +37,7 @@ def fork(services: Services, job_id: str, from_step: str | None) -> str:
     row = exports[0].job
     if row.state not in FINAL:
         raise InvalidJob(f"job {row.id} is {row.state}; only a finished job can be forked")
-    stored = steps_with_undone(engine.queries, decrypted_steps(services.cipher, row.id, exports[0].steps))
+    stored = steps_of_job(engine.queries, row.id, decrypted_steps(services.cipher, row.id, exports[0].steps))
     steps = [] if from_step is None else _kept(row.id, stored, from_step)
     copy = with_own_payload(services.payloads, _copy(row, ids.new_id(now), now))
     detail = f"forked from job {row.id}" + ("" if from_step is None else f" at step {from_step!r}")
@@ -58,7 +59,7 @@ def _kept(job_id: str, steps: Sequence[Step], from_step: str) -> list[Step]:
             f"from_step: job {job_id} has no finished step {short(from_step)}; it has {names or 'none'}",
             value=from_step,
         )
-    kept = [step for step in standing[:place] if step.kind not in (COMPENSATION, "question")]
+    kept = [step for step in standing[:place] if step.kind not in (COMPENSATION, "question", "cost")]
     numbered = [replace(step, number=1) if step.kind == "step" else step for step in kept]
     return numbered + [_not_undone(step) for step in numbered if step.kind == "step"]
 
@@ -94,6 +95,7 @@ def _copy(row: JobRow, job_id: str, now: int) -> JobRow:
         metadata=marked(row.metadata, correlation),
         unique_key=None,
         flow=None,
+        options=with_flow_budget(row.options, None),
         has_dependencies=0,
         updated_at=None,
     )

@@ -21,6 +21,7 @@ from headrace.core.codec.payload_refs import reference_in
 from headrace.core.damaged_records import DAMAGE
 from headrace.core.events.history import AttemptError
 from headrace.core.events.stream import Chunk
+from headrace.core.jobs.budgets import costs_of
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks import trace_context
@@ -60,7 +61,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     `arguments` are all arguments by the names of their parameters. A positional one without a known name has its
     position, such as "0". In a list it is None for arguments that are long, encrypted or damaged. If the payload is
     damaged or not loaded, `args` and `kwargs` are None and `unreadable` is the reason. `stored_call` and
-    `stored_result` say where they are if that is the payload store.
+    `stored_result` say where they are if that is the payload store. `cost` are the units that its runs have reported if
+    it, or its flow, has a budget.
     """
 
     id: str
@@ -93,6 +95,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     result: Any | UnsetType = UNSET
     steps: list[StepRecord] | UnsetType = UNSET
     errors: list[AttemptError] | UnsetType = UNSET
+    cost: int | UnsetType = UNSET
     version: int | UnsetType = UNSET
     crashes: int | UnsetType = UNSET
     lease_until: datetime | UnsetType | None = UNSET
@@ -118,6 +121,7 @@ def full_record_of(job: Job[Any], steps: Sequence[Step] = (), *, most: int = 0) 
         result=result_of(job, most),
         steps=[StepRecord(step.kind, step.name, step.number, to_datetime(step.at)) for step in steps],
         errors=job.errors,
+        cost=sum(costs_of(steps).values()),
         version=row.version,
         crashes=row.crashes,
         lease_until=to_datetime(row.lease_until),

@@ -11,7 +11,7 @@ import contextvars
 import logging
 import sys
 from bdb import BdbQuit
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.events.stream import StreamLimits
+from headrace.core.jobs.budgets import Spending
 from headrace.core.jobs.compensations import KIND as COMPENSATION
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, JobRow, Lease
@@ -231,6 +232,9 @@ class Replay:
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return True
+
+    def charge(self, claim: Claim, flow: str, runs: Mapping[int, int]) -> Spending | None:
+        return None
 
     @property
     def joined(self) -> JoinedSteps:

@@ -21,6 +21,7 @@ from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, timeline
+from headrace.core.jobs.budgets import Spending, budgets_of, costs_of
 from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.core.jobs.details import log_and_stream
 from headrace.core.jobs.explanation import Explanation, Remedy
@@ -36,6 +37,7 @@ from headrace.core.worker_commands import with_log_level
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotFound
+from headrace.runtime import budgets
 from headrace.runtime.jobs.job import ARCHIVED, SPOOLED
 from headrace.runtime.jobs.services import LogEntry
 from headrace.runtime.jobs.task import Task
@@ -333,6 +335,18 @@ class Services:
         if not found:
             raise FlowNotFound(flow_id)
         return found[0]
+
+    def spending_of_flow(self, flow_id: str, ceiling: int | None = None) -> Spending | None:
+        """What its jobs have reported, None if it has no budget; with a ceiling, that is its budget from now on."""
+        store = self.engine.document_store
+        found = budgets.spendings_of(store, [flow_id]).get(flow_id)
+        return found if found is None or ceiling is None else budgets.set_ceiling(store, flow_id, ceiling)
+
+    def cost_of(self, row: JobRow) -> int:
+        """The units that the runs of a job have reported."""
+        stored = row.seq not in (SPOOLED, ARCHIVED) and budgets_of(row.options) is not None
+        steps = self.engine.queries.details(row.id, history=False, logs=0).steps if stored else []
+        return sum(costs_of(steps).values())
 
     def decrypted(self, text: str, what: str, whom: str) -> str:
         """Decrypt a stored text, and load it if it is in the payload store; the other arguments are its context."""

@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from headrace.app.services.why_waiting import explain_end, explain_waiting
+from headrace.app.services.why_waiting import explain_behind, explain_end, explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
 from headrace.core.durations import span_text
 from headrace.core.events.history import AttemptError
 from headrace.core.jobs.explanation import Explanation, Remedy
+from headrace.core.jobs.history_texts import is_cancel_request
 from headrace.core.jobs.known_tasks import knows
 from headrace.core.jobs.queue_rules import (
     QueueRow,
@@ -33,6 +34,7 @@ from headrace.core.queues.limits import (
     key_concurrency,
     lane_limits_of,
     needs_of,
+    unique_limit,
 )
 from headrace.core.queues.rates import format_rate, has_room, opens_at, units_of
 from headrace.core.retention.staleness import StaleFinding
@@ -100,7 +102,8 @@ def _running(row: JobRow, now: int) -> str:
     if row.lease_until is not None and row.lease_until <= now:
         return f"Worker {row.worker} did not renew its lease; the next worker to check takes it over."
     since = span_text(now - (row.started_at or now))
-    return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
+    how = f"was asked to stop ({row.reason}), and has not ended yet" if is_cancel_request(row.reason) else "is running"
+    return f"It {how}: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
 
 
 def _closed(store_status: StoreStatus) -> str:
@@ -254,6 +257,8 @@ def _blocked(
         held = sum(jobs for _, _, lane, jobs in running if lane_limit in lane_limits_of(lane))
         if lane_limit.kind != "key" or held < most:
             continue
+        if lane_limit == unique_limit(row.unique_key):
+            return explain_behind(row, store)
         if group_concurrency(lane_limit):
             return Explanation(_full("Its group", most, held))
         remedy = _raise("queue", row.queue, "key-concurrency")

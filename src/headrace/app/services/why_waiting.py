@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, PARENTS_COMPLETED, Dependency
 from headrace.core.jobs.explanation import Explanation, Remedy
-from headrace.core.jobs.records import JobRow
+from headrace.core.jobs.history_texts import is_cancel_request
+from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.runtime.submit.dependencies import rows_of
+
+_MOST_RUNNING = 1000  # to look through
 
 
 def explain_waiting(row: JobRow, store: StoreView) -> Explanation:
@@ -29,6 +32,18 @@ def explain_waiting(row: JobRow, store: StoreView) -> Explanation:
     only = row.finished_at is None and any(edge.policy == "only" for edge in edges)
     condition = " It runs only if a job that it waits for fails or is cancelled." if only else ""
     return Explanation(f"{subject} waits for {_which(left, edges)}.{condition}")
+
+
+def explain_behind(row: JobRow, store: StoreView) -> Explanation:
+    """The explanation for a job that starts after the running one with its unique key."""
+    running = store.queries.find(Filter(states=(State.RUNNING,)), _MOST_RUNNING, light=True).jobs
+    first = next((other for other in running if other.unique_key == row.unique_key), None)
+    if first is None:
+        return Explanation("It waits for a running job with the same unique key.")
+    asked = " and was asked to stop" if is_cancel_request(first.reason) else ""
+    return Explanation(
+        f"It waits for job {first.id} (task {first.task}) with the same unique key, which is running{asked}."
+    )
 
 
 def explain_end(row: JobRow, store: StoreView) -> str:

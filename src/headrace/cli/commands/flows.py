@@ -14,6 +14,7 @@ from headrace.cli.output import Column, ago, clean, confirm, print_facts, print_
 from headrace.cli.resource import Output, Resource, line, table
 from headrace.cli.session import Session
 from headrace.core.jobs.states import State
+from headrace.core.queues.rates import MOST_UNITS
 from headrace.core.text import counted
 from headrace.runtime.jobs.flow_run import FlowRun
 
@@ -30,7 +31,7 @@ _COLUMNS = (
 
 flows = Resource(
     "flows",
-    "Show, draw, cancel and retry flows. Without a command: list them.",
+    "Show, draw, cancel and retry flows, and change their budget. Without a command: list them.",
     "headrace flows",
     f"headrace flows show {_ID}",
 )
@@ -59,7 +60,7 @@ def show_flow(session: Session, flow_id: str) -> Output:
         say()
         job_view.listing(run.jobs, "").show()
 
-    return Output(lambda: {**_record(run), "jobs": [job_view.record(job) for job in run.jobs]}, show)
+    return Output(lambda: _full_record(run), show)
 
 
 @flows.command("cancel", epilog=example(f"headrace flows cancel {_ID}"))
@@ -80,6 +81,15 @@ def retry(session: Session, flow_id: str) -> Output:
     """Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them."""
     run = session.store().flows.get(flow_id)
     return _done(run, "retry", run.retry(), "queued again, with the jobs that waited for them")
+
+
+@flows.command("budget", epilog=example(f"headrace flows budget {_ID} 80000"))
+@click.argument("flow_id", metavar="ID")
+@click.argument("units", type=click.IntRange(1, MOST_UNITS))
+def budget(session: Session, flow_id: str, units: int) -> Output:
+    """Change how many units the jobs of a flow may report in all."""
+    spending = session.store().flows.get(flow_id).set_budget(units)
+    return line({"action": "budget", "budget": spending}, f"used {spending.text}")
 
 
 @flows.command("graph", epilog=example(f"headrace flows graph {_ID}", f"headrace flows graph {_ID} --format svg"))
@@ -106,6 +116,10 @@ def _record(run: FlowRun) -> dict[str, Any]:
     }
 
 
+def _full_record(run: FlowRun) -> dict[str, Any]:
+    return {**_record(run), "budget": run.spending, "jobs": [job_view.record(job) for job in run.jobs]}
+
+
 def _row(run: FlowRun, now: datetime) -> list[str]:
     done, total = run.progress
     return [run.id, run.state, run.name, f"{done}/{total}", ago(run.created_at, now), _counts(run)]
@@ -117,6 +131,8 @@ def _facts(run: FlowRun) -> Iterator[tuple[str, str]]:
     yield "name", run.name
     yield "state", run.state
     yield "done", f"{done} of {total} jobs"
+    if (spending := run.spending) is not None:
+        yield "budget", f"used {spending.text}"
     yield "created", stamp(run.created_at)
     yield "jobs", _counts(run)
 

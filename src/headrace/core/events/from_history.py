@@ -85,6 +85,7 @@ _PARTS: dict[str, Callable[[Entry], list[Part]]] = {
     Trigger.RELEASE: _single("job.released"),
     Trigger.CANCEL: _single("job.cancelled"),
     Trigger.EXPIRE: _single("job.cancelled"),
+    Trigger.CANCEL_REQUEST: _single("job.updated"),
     Trigger.PROMOTE_NOW: _single("job.promoted"),
     Trigger.UPDATE: _single("job.updated"),
     Trigger.STALE: lambda entry: [

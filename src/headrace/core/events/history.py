@@ -16,7 +16,7 @@ from headrace.core.jobs.records import HistoryRow, JobRow
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.jobs.steps import KINDS
 
-_ASIDE = frozenset({Trigger.LEASE_LOST, Trigger.REVIEW})
+_ASIDE = frozenset({Trigger.LEASE_LOST, Trigger.REVIEW, Trigger.SUPERSEDE})
 _MOVES_NOTHING = _ASIDE | {Trigger(kind) for kind in KINDS}
 
 

@@ -114,7 +114,7 @@ def starts_again(outcome: Outcome) -> bool:
     return outcome.finished_at is None
 
 
-def cancel(claim: Claim, reason: str, now: int) -> Outcome:
+def cancel(claim: Claim | Lease, reason: str, now: int) -> Outcome:
     return Outcome(claim.id, claim.version, Trigger.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)
 
 

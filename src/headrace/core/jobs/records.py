@@ -50,6 +50,8 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
     remove_on_complete: bool | int | UnsetType = UNSET
     remove_on_fail: bool | int | UnsetType = UNSET
     cost: int | UnsetType = UNSET
+    budget: int | UnsetType = UNSET
+    flow_budget: str | UnsetType = UNSET  # the flow whose budget counts for it
 
 
 class NewJob(Struct, frozen=True, array_like=True, gc=False):

@@ -38,6 +38,7 @@ class Trigger(StrEnum):
     FAIL = "fail"
     LEASE_EXPIRED = "lease_expired"
     CANCEL = "cancel"
+    CANCEL_REQUEST = "cancel_request"
     EXPIRE = "expire"
     STALE = "stale"
     REVIVE = "revive"
@@ -46,6 +47,7 @@ class Trigger(StrEnum):
     DELETE = "delete"
     # Events in the history that change no state, so the table has no row for them.
     LEASE_LOST = "lease_lost"
+    SUPERSEDE = "supersede"
     REVIEW = "review"
     STEP = "step"
     SLEEP = "sleep"
@@ -53,6 +55,7 @@ class Trigger(StrEnum):
     QUESTION = "question"
     COMPENSATION = "compensation"
     PATCH = "patch"
+    COST = "cost"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
@@ -116,6 +119,12 @@ TRANSITIONS: dict[Trigger, Transition] = {
             "the lease ran out or its worker died; failed when attempts are used up; inside reap",
         ),
         _row(Trigger.CANCEL, OPEN, {_S.CANCELLED}, "a running attempt is fenced out at once"),
+        _row(
+            Trigger.CANCEL_REQUEST,
+            {_S.RUNNING},
+            {_S.RUNNING},
+            "a newer call with the same key wants to run; only the cancellation that its worker then settles counts",
+        ),
         _row(Trigger.EXPIRE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
         _row(Trigger.STALE, OPEN, {_S.FAILED}, "exceeded its lifecycle threshold"),
         _row(

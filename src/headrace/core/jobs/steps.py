@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-StepKind = Literal["step", "sleep", "event", "question", "compensation", "patch"]
+StepKind = Literal["step", "sleep", "event", "question", "compensation", "patch", "cost"]
 KINDS: tuple[str, ...] = get_args(StepKind)
 
 # The default wait for an event: a century, which every store can represent.
@@ -18,10 +18,11 @@ Awaited = tuple[tuple[str, int], ...]  # events, of which the first one wakes a 
 
 
 class Step(Struct, frozen=True, array_like=True):
-    """One stored step, sleep, event, question, compensation or patch. `number` counts those of one name, from 1.
+    """One stored step, sleep, event, question, compensation, patch or cost. `number` counts those of one name, from 1.
 
     A step has a second result only after the first was undone. `value` is the encoded result of a step, the end of a
-    sleep, the data of an event, the question that it answers, or the job that undoes a step.
+    sleep, the data of an event, the question that it answers, the job that undoes a step,
+    or the units that a run has used: the `number` of a cost is the version of its run.
     """
 
     kind: StepKind

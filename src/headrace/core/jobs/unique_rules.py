@@ -10,7 +10,7 @@ from msgspec import Struct
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 
-Act = Literal["keep", "refuse", "replace", "reschedule"]
+Act = Literal["keep", "refuse", "replace", "reschedule", "cancel"]
 Kind = Literal["new", "taken", "existing", "refused", "replaced", "rescheduled", "spooled"]
 
 
@@ -28,7 +28,8 @@ class UniqueRule(Struct, frozen=True, array_like=True):
     `keep` returns the existing job, `refuse` does not store the new one. `replace` gives the existing job, if it has
     not started, everything of the new one but its id; `reschedule` gives it only the new time. A running or finished
     job can be neither replaced nor rescheduled, and is kept. For these two, a suspended job counts as running: it has
-    steps, or waits for an event.
+    steps, or waits for an event. `cancel` replaces like `replace`, and ends the jobs with this key that have started: a
+    running one is asked to stop and stays running until its worker has settled that, the others are cancelled at once.
 
     Inserts of one key are decided one after the other, over all processes and within a call.
     """
@@ -38,7 +39,11 @@ class UniqueRule(Struct, frozen=True, array_like=True):
 
     @property
     def updates(self) -> bool:
-        return self.act in ("replace", "reschedule")
+        return self.act in ("replace", "reschedule", "cancel")
+
+    @property
+    def cancels(self) -> bool:
+        return self.act == "cancel"
 
 
 class UniqueInsert(Struct, frozen=True, array_like=True):

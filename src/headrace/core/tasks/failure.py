@@ -11,10 +11,11 @@ from datetime import timedelta
 from headrace.core.clock import to_ms
 from headrace.core.codec.result_refs import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.core.jobs import outcomes
+from headrace.core.jobs.budgets import REASON
 from headrace.core.jobs.records import Claim, ErrorInfo, Outcome
 from headrace.core.jobs.steps import suspension_in
 from headrace.core.tasks.retry import Delay, Retry
-from headrace.errors import BreakerOpen, CancelJob, CorruptPayload, RetryLater, Snooze
+from headrace.errors import BreakerOpen, BudgetExceeded, CancelJob, CorruptPayload, RetryLater, Snooze
 
 _LONGEST_WAIT = 100 * 365 * 86_400
 _NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
@@ -55,6 +56,8 @@ def outcome_after(
 
 
 def _reason(claim: Claim, retry: Retry, error: BaseException) -> str:
+    if isinstance(error, BudgetExceeded):
+        return REASON
     if isinstance(error, UnfitResult):
         return UNFIT
     if isinstance(error, CorruptPayload):

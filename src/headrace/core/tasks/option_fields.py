@@ -89,6 +89,9 @@ class JobOptionFields(Struct, frozen=True, kw_only=True):
     cost: Annotated[
         Annotated[int, between(1, MOST_UNITS)] | UnsetType, entry("Units it takes from rates that count units.", "N")
     ] = UNSET
+    budget: Annotated[
+        Annotated[int, between(1, MOST_UNITS)] | UnsetType, entry("Units its attempts may report in all.", "N")
+    ] = UNSET
     concurrency_key: Annotated[Word | UnsetType, entry("Key for the queue's concurrency limit per key.", "KEY")] = UNSET
     keep_result: Annotated[bool | UnsetType, entry("Store what the task returns.")] = UNSET
     remove_on_complete: Annotated[

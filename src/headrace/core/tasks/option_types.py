@@ -49,6 +49,7 @@ class SharedOptions(TypedDict, total=False):
     rate_key: str | None
     concurrency_key: str | None
     cost: int
+    budget: int
     tags: Iterable[str] | Mapping[str, object]
     metadata: Mapping[str, Any]
     redact: Iterable[str]

@@ -87,6 +87,7 @@ class Options(Struct, frozen=True, kw_only=True):
     rate_key: str | UnsetType | None = UNSET
     concurrency_key: str | UnsetType | None = UNSET
     cost: int | UnsetType = UNSET
+    budget: int | UnsetType = UNSET
     rate: Rate | UnsetType | None = UNSET
     burst: int | UnsetType | None = UNSET
     concurrency: int | UnsetType | None = UNSET
@@ -356,6 +357,7 @@ _CHECKS = {
     "rate_key": check_label_or_none,
     "concurrency_key": check_label_or_none,
     "cost": check_units,
+    "budget": check_units,
     **dict.fromkeys(("rate", "burst", "concurrency"), _rule),
     "tags": check_tags,
     "index": check_index,

@@ -24,7 +24,7 @@ from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueRule
 from headrace.core.text import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
-OnConflict = Literal["return_existing", "raise", "replace", "reschedule", "keep_last_if_running"]
+OnConflict = Literal["return_existing", "raise", "replace", "reschedule", "keep_last_if_running", "cancel_running"]
 
 IDEMPOTENT_FOR = 86_400_000
 _LONGEST = 100 * 365 * 86_400
@@ -35,6 +35,7 @@ _ACTS: dict[str, Act] = {
     "replace": "replace",
     "reschedule": "reschedule",
     "keep_last_if_running": "replace",
+    "cancel_running": "cancel",
 }
 _ASPECTS = ("args", "queue", "task")
 _ordered = msgspec.json.Encoder(order="deterministic").encode
@@ -51,7 +52,8 @@ class Unique(Struct, frozen=True, kw_only=True):
     `on_conflict` applies to the new call: "return_existing" returns the existing job, "raise" raises DuplicateJob,
     "replace" gives the existing job the new call's arguments and options, "reschedule" only its time; a started job
     stays as it is, also while it sleeps or waits between its steps. "keep_last_if_running" replaces a waiting job, and
-    does not count a started one: so at most one waits behind it, with the latest call.
+    does not count a started one: so at most one waits behind it, with the latest call. "cancel_running" does the same,
+    and cancels the started one: the latest call runs as soon as that has stopped.
     """
 
     by: Sequence[str] = ("args",)
@@ -75,8 +77,13 @@ class Unique(Struct, frozen=True, kw_only=True):
                 f"unique on_conflict: expected one of {_listed(_ACTS)}, got {short(self.on_conflict)}",
                 value=self.on_conflict,
             )
-        if self.on_conflict == "keep_last_if_running" and self.states is not None:
-            raise ConfigError("unique: on_conflict='keep_last_if_running' has its own states; leave states out")
+        if self.runs_alone and self.states is not None:
+            raise ConfigError(f"unique: on_conflict={self.on_conflict!r} has its own states; leave states out")
+
+    @property
+    def runs_alone(self) -> bool:
+        """Whether a job may wait behind one with its key that runs."""
+        return self.on_conflict in ("keep_last_if_running", "cancel_running")
 
     @property
     def is_key_only(self) -> bool:
@@ -242,7 +249,7 @@ def for_cache(cache: Cache, task: str, function: Callable[..., Any]) -> UniquePo
 
 
 def _states_of(unique: Unique) -> tuple[State, ...]:
-    if unique.on_conflict == "keep_last_if_running":
+    if unique.runs_alone:
         return _in_order(NOT_STARTED)
     if unique.states is not None:
         return _in_order(map(State, unique.states))

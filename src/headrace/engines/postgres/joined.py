@@ -97,7 +97,9 @@ class JoinedStatements:
         rules = self._host.rules_for_inserts()
         if insert.is_graph or any(insert.unique) or rules.lengths_of({job.queue for job in insert.jobs}):
             yield from self._ensure_locks_hold()
-        results, _ = yield from self._run_steps(insert.steps(rules, self._host.at(None)))
+        results, effects = yield from self._run_steps(insert.steps(rules, self._host.at(None)))
+        if effects.commands:  # heard when the caller commits
+            yield self._host.sql["ring"], {"channel": self._channel, "messages": as_json(["commands"])}
         return results
 
     def save_step(self, driver: Any, lease: Lease, step: Step | None) -> Steps[bool]:

@@ -32,6 +32,7 @@ _PARTS = {
         "queues/task_lanes",
         "jobs/rare_inserts",
         "jobs/submit_jobs",
+        "flows/propagation",
     ),
     "jobs/exchange": (
         "jobs/unknown_tasks",

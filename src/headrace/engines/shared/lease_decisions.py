@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
+from headrace.core.jobs.history_texts import is_cancel_request
 from headrace.core.jobs.states import State, Trigger
 
 ERROR_TYPE = "WorkerLost"
@@ -19,6 +20,7 @@ class ExpiredLease(NamedTuple):
     worker: str
     has_attempts: bool
     crashes: int
+    reason: str | None = None
 
 
 class Recovery(NamedTuple):
@@ -43,8 +45,10 @@ def recover(lease: ExpiredLease, begun: Collection[int] | None, max_crashes: int
 
     A job that a dead worker had only prefetched gets its attempt back. A begun attempt is spent: the job retries at
     once, or fails as `worker_lost` if none is left. With the `max_crashes`th lost worker it fails as `crash_loop`,
-    whatever is left, and its dead letter names these workers.
+    whatever is left, and its dead letter names these workers. A job that was asked to stop is cancelled.
     """
+    if lease.reason is not None and is_cancel_request(lease.reason):
+        return Recovery(Trigger.CANCEL, State.CANCELLED, lease.reason, lease.reason)
     if begun is not None and lease.seq not in begun and -lease.seq not in begun:
         return NOT_BEGUN
     if begun is not None and -lease.seq in begun and lease.has_attempts:

@@ -70,7 +70,7 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
     changed: set[str | None] = set()
     for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
         sibling = _sibling(newest.get(job.unique_key or "", {}), rule)
-        existing = found.get(place)
+        existing = _counted(found.get(place), rule)
         if rule is not None and job.unique_key in changed:
             break
         if job.id in ids:
@@ -92,6 +92,12 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
                 by_state.pop(job.state, None)
                 by_state[job.state] = job
     return decision
+
+
+def _counted(existing: ExistingJob | None, rule: UniqueRule | None) -> ExistingJob | None:
+    """The existing job, unless the rule cancels it: a waiting job whose own run is over has started."""
+    is_over = existing is not None and existing.finished_at is not None
+    return None if is_over and rule is not None and rule.cancels else existing
 
 
 def _sibling(newest: dict[State, NewJob], rule: UniqueRule | None) -> NewJob | None:
@@ -117,5 +123,6 @@ def _resolve(
     # A waiting job whose own run is over has started, too.
     if rule.act == "keep" or existing.state not in NOT_STARTED or existing.finished_at is not None:
         return InsertResult("existing", existing.id)
-    decision.changes[place] = JobReplacement(existing, job, replaces_all=rule.act == "replace")
-    return InsertResult("replaced" if rule.act == "replace" else "rescheduled", existing.id)
+    replaces_all = rule.act != "reschedule"
+    decision.changes[place] = JobReplacement(existing, job, replaces_all=replaces_all)
+    return InsertResult("replaced" if replaces_all else "rescheduled", existing.id)

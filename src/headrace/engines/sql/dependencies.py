@@ -54,21 +54,26 @@ _number_pairs = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 class Wakeups(Struct):
-    """Topics to ring: workers, if a job may run now; callers that wait for results, if a job has finished."""
+    """Topics to ring: workers, if a job may run now; callers that wait for results, if a job has finished.
+
+    And the workers' heartbeats, if a running job has to end.
+    """
 
     work: bool = False
     done: bool = False
+    commands: bool = False
 
     def add(self, other: Wakeups) -> None:
         self.work |= other.work
         self.done |= other.done
+        self.commands |= other.commands
 
     def ring(self, bell: Callable[[str], None]) -> None:
         for topic in self.topics():
             bell(topic)
 
     def topics(self) -> list[str]:
-        return ["work"] * self.work + ["done"] * self.done
+        return ["work"] * self.work + ["done"] * self.done + ["commands"] * self.commands
 
 
 # -- new jobs

@@ -10,7 +10,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.unique_rules import InsertResult, UniqueRule, candidates_of
 from headrace.engines.shared.decisions import refuse_unique_graph
-from headrace.engines.sql import dependencies, unique_insert
+from headrace.engines.sql import dependencies, unique_cancel, unique_insert
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.unique_insert import Steps
@@ -41,5 +41,6 @@ class DecidedInsert(Struct, frozen=True):
             effects = yield from dependencies.insert_graph(with_lanes, self.edges, self.flow, lengths, now)
             return [InsertResult("new", job.id) for job in jobs], effects
         candidates = rules.candidates_with_lanes(candidates_of(jobs, self.unique or [None] * len(jobs)))
+        open_jobs = yield from unique_cancel.lock_open(candidates)
         results = yield from unique_insert.insert_unique(candidates, self.all_or_nothing, lengths, now)
-        return results, Wakeups()
+        return results, (yield from unique_cancel.cancel_started(open_jobs, candidates, results, now))

@@ -62,8 +62,8 @@ def reap(
     if len(reaped) < limit:
         for worker_id in dead:
             liveness_file.remove_file(folder, worker_id)
-    effects.work |= any(job.state is State.PENDING for job in reaped)
-    effects.done |= any(job.state is State.FAILED for job in reaped)
+    effects.work |= any(job.state in (State.PENDING, State.CANCELLED) for job in reaped)  # its key is free
+    effects.done |= any(job.state in (State.FAILED, State.CANCELLED) for job in reaped)
     effects.ring(database.ring)
     return reaped
 
@@ -93,12 +93,15 @@ def _reap(
             _release(tx, [row.seq for row in found.get(recovery, ())], recovery.detail, now)
         for recovery in (AGAIN, LOST, CRASHES):
             _expire(tx, found.get(recovery, []), recovery, now, dead_letters)
+        asked = [recovery for recovery in found if recovery.event is Trigger.CANCEL]
+        for recovery in asked:
+            _cancel(tx, [row.seq for row in found[recovery]], recovery, now)
         if len(rows) < limit:
             gone = [worker for worker in dead if tx.run("unregister_workers", ids=as_json([worker]))]
             if gone:
                 append_events(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
         return _reaped_jobs(tx, rows), dependencies.propagate_failures(
-            tx, [row.seq for recovery in (LOST, CRASHES) for row in found.get(recovery, ())], now
+            tx, [row.seq for recovery in (LOST, CRASHES, *asked) for row in found.get(recovery, ())], now
         )
 
     # The usual case needs no write lock.
@@ -135,6 +138,11 @@ def _expire(
     if recovery.reason is not None and opens_dead_letter(dead_letters, recovery.reason):
         tx.run("add_dead_letters", now=now, b=as_json(_dead_letter_inserts(tx, rows, recovery.reason)))
     tx.run("expire_lease", **lost, target=recovery.target.value, reason=recovery.reason)
+
+
+def _cancel(tx: Transaction, seqs: list[int], recovery: Recovery, now: int) -> None:
+    record_moves(tx, seqs, recovery.event, recovery.target, recovery.detail, now)
+    tx.run("move_cancel", seqs=as_json(seqs), now=now, reason=recovery.reason)
 
 
 def _dead_letter_inserts(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:

@@ -13,12 +13,14 @@ from msgspec import structs
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.events.stream import StreamLimits
+from headrace.core.jobs.budgets import budgets_of
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.queues.rates import check_units
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.context.costs import CostReports
 from headrace.runtime.context.durable_steps import DurableSteps
 from headrace.runtime.context.log_line import LEVELS, log_line
 from headrace.runtime.context.replaying import Replaying
@@ -40,7 +42,7 @@ _making = threading.Lock()
 class JobContext(DurableSteps):
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_deadline_ms", "_is_over_time", "_spawning", "_stream_writer", "_units")
+    __slots__ = ("_costs", "_deadline_ms", "_is_over_time", "_spawning", "_stream_writer", "_units")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class JobContext(DurableSteps):
         self._spawning: Spawning | None = None
         self._stream_writer: StreamWriter | None = None
         self._units: int | None = None
+        self._costs: CostReports | None = None
 
     @property
     def task(self) -> str:
@@ -113,8 +116,21 @@ class JobContext(DurableSteps):
         self._link.note(JobNote(self.id, self._claim.version, self._link.now(), progress=text))
 
     def report_cost(self, units: int) -> None:
-        """Report the units that this run uses in all: when it ends, rates give back or charge the rest of its cost."""
+        """Report the units that this run uses in all: when it ends, rates give back or charge the rest of its cost.
+
+        With a budget, of the job or of its flow, the report is stored at once; BudgetExceeded if that has no more left.
+        """
         self._units = check_units("units", units, 0)
+        if (budgets := budgets_of(self._claim.options)) is None or self._replaying is not None:
+            return
+        with _making:
+            if self._costs is None:
+                self._costs = CostReports(self._claim, self._link, budgets)
+        self._costs.report(units, self._link.now())
+
+    async def areport_cost(self, units: int) -> None:
+        """Like report_cost(), without blocking the event loop."""
+        await in_thread(self.report_cost, units)
 
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
         """Add a line to the job's own log."""

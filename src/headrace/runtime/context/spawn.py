@@ -110,6 +110,8 @@ def check_call(where: str, call: object) -> None:
 def check_part(part: object) -> None:
     if not isinstance(part, Call | CallTree):
         raise _no_call("spawn", part, ", a chain or a group")
+    if isinstance(part, CallTree):
+        part.check_budget("spawn")
 
 
 def _no_call(where: str, given: object, more: str = "") -> InvalidJob:

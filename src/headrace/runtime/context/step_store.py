@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headrace.core.codec.encryption import Cipher
+from headrace.core.jobs.budgets import Spending
 from headrace.core.jobs.compensations import jobs_of, with_undone
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.core import Queries
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.budgets import charge, without_past_costs
 from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step
 from headrace.runtime.jobs.questions import announce
@@ -38,13 +40,16 @@ class RetryingStepStore:
     def steps(self, claim: Claim) -> list[Step]:
         stored = self._with_retries(claim, lambda: self._engine.queries.details(claim.id, history=False, logs=0).steps)
         steps = decrypted_steps(self._cipher, claim.id, stored)
-        return self._with_retries(claim, lambda: steps_with_undone(self._engine.queries, steps))
+        return self._with_retries(claim, lambda: steps_of_job(self._engine.queries, claim.id, steps))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         lease, stored = claim.lease, encrypted_step(self._cipher, claim.id, step)
         if stored.kind == "question":
             self._with_retries(claim, lambda: announce(self._engine.document_store, claim.id, stored))
         return self._with_retries(claim, lambda: self._engine.save_step(lease, stored))
+
+    def charge(self, claim: Claim, flow: str, runs: Mapping[int, int]) -> Spending | None:
+        return self._with_retries(claim, lambda: charge(self._engine, claim.id, flow, runs))
 
     @property
     def joined(self) -> JoinedSteps:
@@ -63,8 +68,9 @@ class RetryingStepStore:
             pause = min(pause * 2, _PAUSE_LONGEST)
 
 
-def steps_with_undone(queries: Queries, steps: list[Step]) -> list[Step]:
-    """The steps, with compensations that have begun marked as such."""
+def steps_of_job(queries: Queries, job_id: str, steps: list[Step]) -> list[Step]:
+    """The steps without costs that no longer count, and with compensations that have begun marked as such."""
+    steps = without_past_costs(queries, job_id, steps)
     if not (jobs := jobs_of(steps)):
         return steps
     return with_undone(steps, {row.id: row.state for row in queries.get(jobs, light=True)})

@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from headrace.core.codec import codec
+from headrace.core.jobs.budgets import Spending
 from headrace.core.jobs.compensations import KIND, jobs_of
 from headrace.core.jobs.compensations import encoded as encoded_job
 from headrace.core.jobs.questions import Question, encoded
@@ -55,6 +56,10 @@ class StepStore(Protocol):
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         """Store the step; False if the lease is lost."""
+        ...
+
+    def charge(self, claim: Claim, flow: str, runs: Mapping[int, int]) -> Spending | None:
+        """Count the costs of the job's runs, by their versions, in the budget of this flow; None if it has none."""
         ...
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from headrace.core.queues.limits import Limit, group_limit
+from headrace.core.queues.rates import check_units
 from headrace.core.queues.rule_fields import check_count
 from headrace.core.text import short
 from headrace.errors import InvalidJob
@@ -29,7 +30,7 @@ class Chain(CallTree, frozen=True):
 
     def then(self, *parts: Any) -> Chain:
         """The chain with these parts appended."""
-        return Chain((*self.parts, *_parts("chain", parts)))
+        return structs.replace(self, parts=(*self.parts, *_parts("chain", parts)))
 
     def enqueue(self) -> FlowRun:
         """Store all jobs in one commit. The result of the run is that of the last part."""
@@ -53,7 +54,8 @@ class Group(CallTree, frozen=True):
 
     def then(self, *parts: Any) -> Chain:
         """The group, followed by these parts: the first of them gets the list of results, in the group's order."""
-        return Chain((self, *_parts("chain", parts)))
+        whole = structs.replace(self, budget=None)
+        return Chain((whole, *_parts("chain", parts)), self.budget)
 
     def enqueue(self) -> FlowRun:
         """Store all jobs in one commit. The result of the run is the list of results.
@@ -67,22 +69,27 @@ class Group(CallTree, frozen=True):
         return await _aenqueued(self.name, self)
 
 
-def chain(*parts: Any) -> Chain:
+def chain(*parts: Any, budget: int | None = None) -> Chain:
     """Run calls one after the other: chain(fetch.bind(url), parse.bind()). Each result is the next first argument.
 
     A part may be a group, whose list of results is passed on, or another chain. `task.bind(...).detached()` waits for
-    the part before it and gets no result.
+    the part before it and gets no result. With a `budget`, its jobs may report so many units in all.
     """
-    return Chain(_parts("chain", parts))
+    return Chain(_parts("chain", parts), _budget(budget))
 
 
-def group(*parts: Any, at_most: int | None = None) -> Group:
+def group(*parts: Any, at_most: int | None = None, budget: int | None = None) -> Group:
     """Run calls in parallel: group(fetch.bind(url) for url in urls). A part may be a chain or another group.
 
     With `at_most`, only so many of its jobs run at once, over all workers; the next one starts when any of them ends.
-    An empty group has an empty list of results.
+    With a `budget`, they may report so many units in all. An empty group has an empty list of results.
     """
-    return Group(_parts("group", parts), None if at_most is None else check_count("at_most", at_most))
+    most = None if at_most is None else check_count("at_most", at_most)
+    return Group(_parts("group", parts), _budget(budget), most)
+
+
+def _budget(units: int | None) -> int | None:
+    return None if units is None else check_units("budget", units)
 
 
 def mapped(task: Task[..., Any, Any], items: Iterable[Any], at_most: int | None) -> Group:
@@ -104,6 +111,8 @@ def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
             raise InvalidJob(
                 f"{where}: expected calls such as task.bind(1, 2), chains or groups, got {short(part)}", value=part
             )
+        if not isinstance(part, Call):
+            part.check_budget(where)
     return given
 
 
@@ -119,8 +128,8 @@ def _flow(name: str, whole: Chain | Group) -> Flow:
     submits = next(whole.calls()).task.submits
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
-    flow = Flow(name, submits)
-    flow.ends = ends_of(flow.add(whole))
+    flow = Flow(name, submits, whole.budget)
+    flow.ends = ends_of(flow.add(structs.replace(whole, budget=None)))
     return flow
 
 

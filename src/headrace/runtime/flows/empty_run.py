@@ -23,6 +23,9 @@ class _NoJobs:
     def flow_summary(self, flow_id: str) -> FlowSummary:
         return self._summary
 
+    def spending_of_flow(self, flow_id: str, ceiling: int | None = None) -> None:
+        return None
+
     def newest(self, which: Filter) -> JobRow | None:
         return None
 

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from headrace.core.flows.graph import Graph, Node, each_in
 from headrace.core.jobs.dependencies import FlowSummary, Policy
 from headrace.core.queues.limits import Limit
+from headrace.core.queues.rates import check_units
 from headrace.core.tasks.labels import check_label
 from headrace.core.tasks.options import check_policy
 from headrace.core.text import short
@@ -28,8 +29,9 @@ from headrace.runtime.submit.submitter import Submitter
 class Flow:
     """Jobs that wait for each other, to be enqueued together. `app.flow(name)` makes one."""
 
-    def __init__(self, name: str, submitter: Submitter) -> None:
+    def __init__(self, name: str, submitter: Submitter, budget: int | None = None) -> None:
         self.name = check_label("flow", name)
+        self.budget = None if budget is None else check_units("budget", budget)
         self._submitter = submitter
         self._graph = Graph(self.name)
         self._graph_insert: GraphInsert | None = None
@@ -69,6 +71,8 @@ class Flow:
             )
         if name is not None:
             raise InvalidJob("flow.add: only a call has a name; leave name out")
+        if isinstance(call, CallTree):
+            call.check_budget("flow.add")
         if isinstance(call, Flow):
             return self._add_flow(call, policy, parents)
 
@@ -96,6 +100,8 @@ class Flow:
             raise InvalidJob(f"flow.add: {other!r} can't be a part of itself")
         if other._submitter is not self._submitter:
             raise InvalidJob(f"flow.add: {other!r} belongs to another app than the flow")
+        if other.budget is not None:
+            raise InvalidJob(f"flow.add: {other!r} has a budget of its own; give the budget to the whole")
         self._graph_insert = None
         nodes = list(other._graph.nodes)
         ends = self._graph.take_over(other._graph, after)
@@ -140,7 +146,7 @@ class Flow:
             self._graph.ensure_whole()
             nodes = self._graph.nodes
             _ensure_results(nodes)
-            graph_insert = self._submitter.prepare([_call(node) for node in nodes], nodes, self.name)
+            graph_insert = self._submitter.prepare([_call(node) for node in nodes], nodes, self.name, self.budget)
             self._graph.ensure_acyclic(graph_insert.edges)
             self._graph_insert = graph_insert
         return self._graph_insert

@@ -25,6 +25,7 @@ class CallTree(Struct, frozen=True):
     """A chain or a group: its parts are calls, chains and groups."""
 
     parts: tuple[Part, ...]
+    budget: int | None = None
     is_chain: ClassVar[bool]
 
     def limits(self, new_name: Callable[[], str]) -> tuple[Limit, ...]:
@@ -38,6 +39,11 @@ class CallTree(Struct, frozen=True):
                 yield part
             else:
                 yield from part.calls()
+
+    def check_budget(self, where: str) -> None:
+        """Refuse a budget of a part: only a whole flow has one."""
+        if self.budget is not None:
+            raise InvalidJob(f"{where}: a part has a budget of its own; give the budget to the whole")
 
     def check_depth(self) -> None:
         """Refuse parts that are nested too deep."""

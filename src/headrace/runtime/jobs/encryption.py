@@ -27,6 +27,8 @@ from headrace.runtime.payloads.payloads import Payloads
 
 J = TypeVar("J", JobRow, NewJob)
 
+_PLAIN = ("sleep", "cost")
+
 
 def loaded_claim(payloads: Payloads | None, claim: Claim) -> Claim:
     """The claim with its call loaded and decrypted; CorruptPayload if that fails."""
@@ -67,8 +69,8 @@ def encrypted_note(cipher: Cipher | None, note: JobNote) -> JobNote:
 
 
 def encrypted_step(cipher: Cipher | None, job_id: str, step: Step) -> Step:
-    """The step with its value encrypted. The ends of sleeps are not user data."""
-    if cipher is None or step.value is None or step.kind == "sleep":
+    """The step with its value encrypted. The ends of sleeps and costs are not user data."""
+    if cipher is None or step.value is None or step.kind in _PLAIN:
         return step
     value = cipher.encrypted(step.value, f"{step.kind} {step.name}", job_id)
     return structs.replace(step, value=value, checksum=codec.checksum(value))

@@ -10,11 +10,13 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headrace.core.clock import to_datetime
+from headrace.core.jobs.budgets import Spending
 from headrace.core.jobs.dependencies import PARENT_FAILED, PARENTS_COMPLETED, Dependency, FlowSummary
 from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL, OPEN, State, Trigger
 from headrace.core.option_times import check_timeout
-from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
+from headrace.core.queues.rates import check_units
+from headrace.errors import FlowNotFound, InvalidJob, JobCancelled, ResultUnavailable
 from headrace.runtime.jobs.async_twin import in_thread, twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
@@ -91,6 +93,18 @@ class FlowRun:
     def progress(self) -> FlowProgress:
         counts = self._summary.jobs
         return FlowProgress(sum(counts.get(state, 0) for state in FINAL), sum(counts.values()))
+
+    @property
+    def spending(self) -> Spending | None:
+        """How many units its jobs have reported by now, and how many they may; None without a budget."""
+        return self._services.spending_of_flow(self.id)
+
+    def set_budget(self, units: int) -> Spending:
+        """Change its budget, also of jobs that are stored already. InvalidJob if it has none."""
+        spending = self._services.spending_of_flow(self.id, check_units("budget", units))
+        if spending is None:
+            raise InvalidJob(f"flow {self.id} ({self.name}) was enqueued without a budget, so its costs are not summed")
+        return spending
 
     @property
     def jobs(self) -> list[Job[Any]]:
@@ -219,6 +233,11 @@ class FlowRun:
         """Like `results`, without blocking the event loop."""
         return await in_thread(lambda: self.results)
 
+    async def aspending(self) -> Spending | None:
+        """Like `spending`, without blocking the event loop."""
+        return await in_thread(lambda: self.spending)
+
+    aset_budget = twin(set_budget)
     arefresh = twin(refresh)
     acancel = twin(cancel)
     aretry = twin(retry)

@@ -187,6 +187,11 @@ class Job(Generic[R]):
         """The error of every attempt that failed, oldest first."""
         return self._services.history_of(self._current())[1]
 
+    @property
+    def cost(self) -> int:
+        """The units that all its runs have reported; 0 if neither it nor its flow has a budget."""
+        return self._services.cost_of(self._current())
+
     def redacted_call(self, most: int | None = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they may be shown: values that `redact` names, or whose names look secret, are masked.
 
@@ -210,15 +215,13 @@ class Job(Generic[R]):
 
     def redacted(self, value: Any) -> Any:
         """Other data of the job, such as its result or its progress, as it may be shown."""
-        options = self._options()
-        if options is None:  # as above
+        if (options := self._options()) is None:  # as above
             return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
         return redact(value, self._secrets(options), self._services.words)
 
     def _options(self) -> JobOptions | None:
         """The options of its call; None if they are damaged."""
-        stored = self._record.options
-        return read_or(_options.decode, stored, None) if stored else JobOptions()
+        return read_or(_options.decode, self._record.options, None) if self._record.options else JobOptions()
 
     def _secrets(self, options: JobOptions) -> frozenset[str]:
         return frozenset((*options.redact, *self._services.secrets(self.task)))
@@ -377,8 +380,7 @@ class Job(Generic[R]):
         return value
 
     def _failure(self) -> JobFailed:
-        errors = self.errors
-        last = errors[-1] if errors else None
+        last = next(reversed(self.errors), None)
         error = (last.type, last.message, last.traceback) if last else (None, None, None)
         return JobFailed(self.id, self.row.reason or "failed", *error)
 

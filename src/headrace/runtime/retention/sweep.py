@@ -30,6 +30,7 @@ from headrace.core.retention.retention import (
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
+from headrace.runtime.budgets import drop_budgets
 from headrace.runtime.retention.dead_letters import DeadLetterRetention
 from headrace.runtime.retention.early_removal import EarlyRemoval
 from headrace.runtime.retention.policies import policies as stored_policies
@@ -94,6 +95,7 @@ class RetentionSweep:
             *(() if dry_run else (self._early_removal.when_full(now, remove),)),
             self._dead_letters.walk(now, counts, dry_run),
             self._partitions(now, counts, dry_run),
+            *(() if dry_run else (self._budgets(now),)),
         ]
         errors: list[Exception] = []
         for part in parts:
@@ -103,6 +105,10 @@ class RetentionSweep:
                 errors.append(error)
         for first in [*self._removal_batch.errors, *errors]:
             raise first
+
+    def _budgets(self, now: int) -> Iterator[None]:
+        drop_budgets(self._engine, now)
+        yield
 
     # -- jobs
 

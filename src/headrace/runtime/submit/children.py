@@ -23,7 +23,7 @@ from headrace.runtime.jobs.hooks import Hooks
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.jobs.task import Call, ChildDraft
-from headrace.runtime.submit.dependencies import GraphInsert, graph_insert
+from headrace.runtime.submit.dependencies import GraphInsert, graph_insert, in_flow_of
 from headrace.runtime.submit.enqueue_hooks import around
 from headrace.runtime.submit.errors import not_itself
 from headrace.runtime.submit.template import template_of
@@ -141,7 +141,7 @@ class Children:
         """The job, inserted unless it exists, and whether its call is this one."""
         services = self._inserts.services
         if new.id not in rows:
-            graph = graph_insert([structs.replace(new, flow=rows[parent].flow)], edges)
+            graph = graph_insert([in_flow_of(rows[parent], new)], edges)
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
                 return self._inserts.insert_graph(graph)[0], True
         found = services.row(new.id, light=False)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct, structs
 
 from headrace.core.codec.result_refs import ids_in
+from headrace.core.jobs.budgets import budgets_of, with_flow_budget
 from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob, Outcome
 from headrace.core.jobs.states import State
@@ -84,12 +85,19 @@ def in_their_flows(queries: Queries, outcomes: list[Outcome]) -> list[Outcome]:
     parents = [outcome.id for outcome in outcomes if outcome.spawned]
     if not parents:
         return outcomes
-    flows = {job_id: row.flow for job_id, row in rows_of(queries, parents).items()}
+    rows = rows_of(queries, parents)
     return [
-        structs.replace(
-            outcome, spawned=tuple(structs.replace(new, flow=flows.get(outcome.id)) for new in outcome.spawned)
-        )
-        if flows.get(outcome.id)
+        structs.replace(outcome, spawned=tuple(in_flow_of(rows[outcome.id], new) for new in outcome.spawned))
+        if outcome.id in rows and rows[outcome.id].flow
         else outcome
         for outcome in outcomes
     ]
+
+
+def in_flow_of(parent: JobRow, new: NewJob) -> NewJob:
+    """The job in the flow of this parent, with the budget of that flow, if it has one."""
+    new = structs.replace(new, flow=parent.flow)
+    budgets = budgets_of(parent.options) if parent.flow else None
+    if budgets is None or not isinstance(budgets.flow_budget, str):
+        return new
+    return structs.replace(new, options=with_flow_budget(new.options, budgets.flow_budget))

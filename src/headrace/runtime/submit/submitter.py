@@ -14,6 +14,7 @@ from headrace.core.codec import codec
 from headrace.core.codec.encode import too_large
 from headrace.core.codec.result_refs import MARK
 from headrace.core.jobs import ids
+from headrace.core.jobs.budgets import with_flow_budget
 from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
@@ -24,6 +25,7 @@ from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.shared.group_commit import GroupCommit
 from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
+from headrace.runtime.budgets import open_budget
 from headrace.runtime.context.trace import mark, with_shared_correlation
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.hooks import Hooks
@@ -257,7 +259,9 @@ class Submitter:
 
     # -- jobs with dependencies
 
-    def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> GraphInsert:
+    def prepare(
+        self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str, budget: int | None = None
+    ) -> GraphInsert:
         """The graph insert that stores the calls of these nodes as one flow."""
         now = self._clock.now()
         row = FlowRow(ids.new_id(now), flow, now)
@@ -271,7 +275,11 @@ class Submitter:
             if rule is not None:
                 raise not_itself(call)
         edges = [edge for _, _, some in drafts for edge in some]
-        return graph_insert([new for new, _, _ in drafts], edges, row, changed[0].options.connection)
+        new_jobs = [new for new, _, _ in drafts]
+        if budget is not None:
+            new_jobs = [structs.replace(new, options=with_flow_budget(new.options, row.id)) for new in new_jobs]
+            open_budget(self._engine.document_store, row.id, budget)  # before its jobs: none may run without
+        return graph_insert(new_jobs, edges, row, changed[0].options.connection)
 
     def insert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
         """Insert jobs with their dependencies in one commit. Never in the spool: the parents are unknown there."""

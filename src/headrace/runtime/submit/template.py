@@ -93,7 +93,7 @@ def _resolved(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         metadata=codec.encode(options.metadata, limit=max_payload, where="metadata") if options.metadata else None,
         unique=_unique_policy(task, options, queue),
         lane=lane_of(_lane_limits(options)),
-        alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
+        alone=isinstance(options.unique, Unique) and options.unique.runs_alone,
         after=_unless_unset(options.after, ()),
         policy=_unless_unset(options.on_parent_failure, "cancel"),
         parent=_unless_unset(options.parent, None),
@@ -151,6 +151,7 @@ def _stored_options(
         remove_on_complete=overrides.remove_on_complete,
         remove_on_fail=overrides.remove_on_fail,
         cost=options.cost,  # the store charges it, and knows no definition
+        budget=options.budget,  # pages show it, and know none
         redact=declared,
         redact_args=tuple(places),
     )

@@ -39,6 +39,7 @@ class Attempt:
         "abort",
         "batch",
         "began_at",
+        "cancelled",
         "claim",
         "context",
         "deadline",
@@ -66,6 +67,7 @@ class Attempt:
         self.claim = claim
         self.lease = Lease(claim.id, claim.version)
         self.stage = _CLAIMED
+        self.cancelled: str | None = None  # why the store wants it to end; its lease is that of the request then
         self.lost = False  # whether the lease is; the outcome is sent all the same, and the store decides
         self.started = self.ended = 0.0
         self.began_at = 0  # as its events say it

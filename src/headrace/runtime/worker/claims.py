@@ -5,15 +5,18 @@ A worker, the server of HTTP workers and the testing kit use it; what they do wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from headrace.core.codec.result_refs import MISSING
 from headrace.core.jobs import outcomes
+from headrace.core.jobs.budgets import REASON
 from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.tasks.failure import outcome_requested
 from headrace.engines.protocol.engine import Engine
+from headrace.errors import BudgetExceeded
+from headrace.runtime.budgets import over_budget
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.results import ResultResolver, has_result_refs
 
@@ -36,6 +39,7 @@ class ClaimPlanner:
     """Plans the runs of claims."""
 
     def __init__(self, engine: Engine, run_specs: RunSpecs) -> None:
+        self._engine = engine
         self._run_specs = run_specs
         self._resolver = ResultResolver(engine, run_specs.keeps_result, run_specs.payloads)
 
@@ -46,13 +50,21 @@ class ClaimPlanner:
         """
         with_refs = [claim for claim in claims if has_result_refs(claim)]
         results = iter(self._resolver.resolve_results(with_refs) if with_refs else ())
-        return self._with_run_specs(claims, results, has_refs=bool(with_refs))
+        return self._with_run_specs(claims, results, over_budget(self._engine, claims), has_refs=bool(with_refs))
 
     def _with_run_specs(
-        self, claims: Sequence[Claim], results: Iterator[Claim | Exception], *, has_refs: bool
+        self,
+        claims: Sequence[Claim],
+        results: Iterator[Claim | Exception],
+        over: Mapping[str, BudgetExceeded],
+        *,
+        has_refs: bool,
     ) -> Iterator[tuple[Claim, RunSpec] | Refusal | None]:
         for claim in claims:
             resolved = next(results) if has_refs and has_result_refs(claim) else claim
+            if over and claim.id in over:
+                yield Refusal(claim, REASON, over[claim.id])
+                continue
             if not isinstance(resolved, Claim):
                 yield Refusal(claim, MISSING, resolved)
                 continue

@@ -22,6 +22,7 @@ from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.attempt import Attempt
 from headrace.runtime.worker.attempt_log import log_failure, log_finished
+from headrace.runtime.worker.cancel_requests import cancel_requests
 from headrace.runtime.worker.claims import ClaimPlanner, Refusal
 from headrace.runtime.worker.events import AttemptEvents
 from headrace.runtime.worker.execution import RunSpecs, describe
@@ -313,6 +314,8 @@ class WorkerExchange:
             self._prefetch.starved()
 
     def _settled(self, done: list[Attempt], refused: list[Outcome]) -> None:
+        if requests := cancel_requests(self._engine.queries, self._worker_id, [outcome.lease for outcome in refused]):
+            done, refused = self._worker_state.cancel_ended(done, refused, requests)
         finished: list[Attempt] = []
         lost = {outcome.lease for outcome in refused}
         for attempt in done:

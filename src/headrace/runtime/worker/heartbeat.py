@@ -23,6 +23,7 @@ from headrace.runtime.process.memory import resident_megabytes
 from headrace.runtime.process.outage_log import outage_log
 from headrace.runtime.process.stacks import frame_of
 from headrace.runtime.worker.attempt import NEVER, Attempt, Stage
+from headrace.runtime.worker.cancel_requests import cancel_requests
 from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error, timeout_error
 from headrace.runtime.worker.runners.event_loop import EventLoop
 from headrace.runtime.worker.runners.threads import Threads
@@ -161,7 +162,8 @@ class Heartbeat:
         if log.isEnabledFor(logging.DEBUG):
             self._log_health(reported)
         if renewal.lost:
-            self._drop_lost(renewal.lost, "the job was cancelled or its lease is lost")
+            cancelled = self._cancel_requested(renewal.lost, reported.id)
+            self._drop_lost(renewal.lost - cancelled, "the job was cancelled or its lease is lost")
         self._host.apply_command(renewal.command, begun)
         self._host.leases_end(renewal.next_expiry)
         if self._host.describe().state != reported.state:
@@ -189,11 +191,33 @@ class Heartbeat:
         log.error("no lease renewal for %.0f s: %s; giving up %d leases", silent_for, error, len(leases))
         self._drop_lost(leases, f"no lease renewal for {silent_for:.0f} s")
 
+    def _cancel_requested(self, lost: frozenset[Lease], worker: str) -> set[Lease]:
+        """Stop the runs that newer calls want to end, and hold their jobs until they have; the leases of these."""
+        cancelled = set()
+        requests = cancel_requests(self._engine.queries, worker, lost)
+        for attempt in self._worker_state.held() if requests else ():
+            lease = attempt.lease
+            if (request := requests.get(lease)) is not None and self._worker_state.cancel(attempt, request):
+                cancelled.add(lease)
+                self._stop(attempt, request.reason)
+        if cancelled:
+            self._withdraw_ended()
+        return cancelled
+
+    def _stop(self, run: Attempt, reason: str) -> None:
+        if run.stage is not Stage.STARTED:
+            return
+        log.info("job %s (%s) is asked to stop: %s", run.claim.id, run.claim.task, reason, extra=run.about)
+        if any(each.stage is Stage.STARTED and each.cancelled is None for each in run.together):
+            run.context.add_stop_reason(reason)  # the call goes on for the other jobs of the batch
+        else:
+            run.stop(reason)
+
     def _drop_lost(self, lost: frozenset[Lease], reason: str) -> None:
         attempts = [attempt for attempt in self._worker_state.held() if attempt.lease in lost]
         for attempt in attempts:  # all, before the end of one frees its slot for the next
             self._worker_state.lose(attempt)
-        self._withdraw_lost()
+        self._withdraw_ended()
         for run in attempts:
             if run.stage is Stage.STARTED:
                 log.warning(
@@ -205,10 +229,10 @@ class Heartbeat:
                 )
                 self._end(run, None, reason)
 
-    def _withdraw_lost(self) -> None:
-        """Remove prefetched jobs with a lost lease: they count as waiting."""
+    def _withdraw_ended(self) -> None:
+        """Remove prefetched jobs that must not start any more: they count as waiting."""
         for waiting in (self._worker_state.ready, self._worker_state.ready_async):
-            for attempt in [one for one in list(waiting) if all(each.lost for each in one.together)]:
+            for attempt in [one for one in list(waiting) if all(each.lost or each.cancelled for each in one.together)]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(attempt)
         if self._worker_state.ready_async:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from headrace.core.clock import Clock
 from headrace.core.codec.encryption import Cipher
 from headrace.core.jobs.details import STREAM
+from headrace.core.jobs.outcomes import cancel
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.engines.protocol.core import WorkerLiveness
 from headrace.engines.shared.shield import shielded
@@ -23,6 +24,7 @@ from headrace.runtime.context.worker_link import WorkerLink
 from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.process.liveness import ThreadLiveness
 from headrace.runtime.worker.attempt import NEVER, Attempt, Batch, Stage
+from headrace.runtime.worker.cancel_requests import CancelRequest
 from headrace.runtime.worker.gathering import Gathering
 from headrace.runtime.worker.stream_buffer import StreamBuffer
 from headrace.runtime.worker.tracing import end_span
@@ -131,7 +133,7 @@ class WorkerState:
             return False
         if attempt.trace is not None:
             end_span(attempt.trace, outcome)
-        attempt.outcome, attempt.ended = outcome, time.monotonic()
+        attempt.outcome, attempt.ended = self._effective(attempt, outcome), time.monotonic()
         if attempt.place is not None and self.liveness is not None:
             self.liveness.ended(attempt.place, attempt.claim.ref)
         self.done.append(attempt)
@@ -152,9 +154,13 @@ class WorkerState:
         """Queue the outcome of an attempt that takes no slot; False if it is not in this stage any more."""
         if not self._move(attempt, stage, ENDED):
             return False
-        attempt.outcome = outcome
+        attempt.outcome = self._effective(attempt, outcome)
         self.done.append(attempt)
         return True
+
+    def _effective(self, attempt: Attempt, outcome: Outcome) -> Outcome:
+        """The outcome, or the cancellation that the store has asked for: it would refuse everything else."""
+        return outcome if attempt.cancelled is None else cancel(attempt.lease, attempt.cancelled, self.now())
 
     def abandon(self, attempt: Attempt) -> bool:
         """Let a run without its lease go on, outside its slot; False if it has ended."""
@@ -165,6 +171,38 @@ class WorkerState:
         if self.waiting <= self.low_water:
             self.ring()
         return True
+
+    def cancel(self, attempt: Attempt, request: CancelRequest) -> bool:
+        """The store wants the attempt to end: it holds the lease of the request from now on, and is cancelled when it
+        has ended. False if it has ended before.
+        """
+        with self._moving:
+            if attempt.stage not in (CLAIMED, STARTED):
+                return False
+            self._take_lease(attempt, request)
+        if self.end_without_slot(attempt, cancel(request.lease, request.reason, self.now())):
+            self.ring()
+        return True
+
+    def cancel_ended(
+        self, done: list[Attempt], refused: list[Outcome], requests: Mapping[Lease, CancelRequest]
+    ) -> tuple[list[Attempt], list[Outcome]]:
+        """The same for those of these ended attempts whose outcome the store has refused for that; the others."""
+        cancelled = {attempt for attempt in done if attempt.lease in requests}
+        for attempt in cancelled:
+            self._take_lease(attempt, requests[attempt.lease])
+            attempt.outcome = self._effective(attempt, attempt.outcome)
+            self.done.append(attempt)
+            self.ring()
+        return (
+            [attempt for attempt in done if attempt not in cancelled],
+            [outcome for outcome in refused if outcome.lease not in requests],
+        )
+
+    def _take_lease(self, attempt: Attempt, request: CancelRequest) -> None:
+        self.attempts.pop(attempt.lease, None)
+        attempt.lease, attempt.cancelled = request
+        self.attempts[attempt.lease] = attempt
 
     def lose(self, attempt: Attempt) -> None:
         """The lease of an attempt is lost: renew it no more, and do not start it."""

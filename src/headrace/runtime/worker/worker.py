@@ -85,6 +85,7 @@ class Worker:
         self._cipher = None if payloads is None else payloads.cipher
         step_store = RetryingStepStore(engine, settings.lease, self._cipher)
         self.steps, self.save_step, self.joined = step_store.steps, step_store.save_step, step_store.joined
+        self.charge = step_store.charge
         self.largest = settings.max_payload
         self.stream_limits = StreamLimits(settings.max_chunk, settings.max_stream)
         self._started_at = clock.now()

@@ -32,12 +32,15 @@ EVENT_WORDS = {
     Trigger.FAIL.value: "failed",
     Trigger.LEASE_EXPIRED.value: "worker lost",
     Trigger.CANCEL.value: "cancelled",
+    Trigger.CANCEL_REQUEST.value: "asked to stop",
+    Trigger.SUPERSEDE.value: "takes the place of another",
     Trigger.EXPIRE.value: "expired",
     Trigger.REVIVE.value: "retried by an operator",
     Trigger.PROMOTE_NOW.value: "promoted by an operator",
     Trigger.UPDATE.value: "changed by an operator",
     Trigger.QUESTION.value: "asked",
     Trigger.COMPENSATION.value: "can be undone",
+    Trigger.COST.value: "reported its cost",
 }
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
 

@@ -44,7 +44,7 @@ def _options(*names: str) -> Callable[[F], F]:
 @_options("priority", "delay", "run_at", "expires")
 @click.option("--timeout", metavar="TIME", callback=duration_or_none, help="Timeout of each attempt, or none.")
 @click.option("--retry", type=int, help="Maximum retries after a failure.")
-@_options("needs", "rate_key", "concurrency_key", "cost")
+@_options("needs", "rate_key", "concurrency_key", "cost", "budget")
 @click.option("--after", metavar="JOB", multiple=True, help="Wait for this job; may be repeated.")
 @_options("on_parent_failure", "job_id")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")

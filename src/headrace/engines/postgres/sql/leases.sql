@@ -20,17 +20,18 @@ WHERE jsonb_typeof(lease.value) = 'array'
 -- Every worker runs this every second, and dead workers are rare: the first part reads only overdue jobs, the second
 -- only the jobs of dead workers.
 -- name: overdue
-SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes)), '[]')::text FROM (
-    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs WHERE state = 'running' AND lease_until <= :now
+SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes, reason)), '[]')::text FROM (
+    SELECT seq, worker, attempt, max_attempts, crashes, reason FROM headrace_jobs
+    WHERE state = 'running' AND lease_until <= :now
     UNION ALL
-    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs
+    SELECT seq, worker, attempt, max_attempts, crashes, reason FROM headrace_jobs
     WHERE :dead::jsonb <> '[]' AND state = 'running' AND lease_until > :now
       AND worker IN (SELECT jsonb_array_elements_text(:dead::jsonb))
     LIMIT :limit) AS overdue;
 
 -- name: lock_overdue
-SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes)), '[]')::text FROM (
-    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs
+SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes, reason)), '[]')::text FROM (
+    SELECT seq, worker, attempt, max_attempts, crashes, reason FROM headrace_jobs
     WHERE state = 'running'
       AND (lease_until <= :now OR worker IN (SELECT jsonb_array_elements_text(:dead::jsonb)))
     LIMIT :limit FOR UPDATE SKIP LOCKED) AS overdue;

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.fingerprint import CRASH_LOOP
+from headrace.core.jobs.history_texts import is_cancel_request
 from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.jobs.records import Lease, ReapedJob
 from headrace.core.jobs.states import State, Trigger
@@ -113,7 +114,7 @@ def _is_registered(database: RedisDatabase, worker: str) -> bool:
 
 
 def _expired(member: bytes, job: Record) -> ExpiredLease:
-    return ExpiredLease(int(member), job.worker or "", job.attempt < job.max_attempts, job.crashes)
+    return ExpiredLease(int(member), job.worker or "", job.attempt < job.max_attempts, job.crashes, job.reason)
 
 
 def _recovered(
@@ -126,6 +127,8 @@ def _recovered(
 ) -> RecordChange:
     if recovery.event is Trigger.RELEASE:
         return _released(member, job, recovery)
+    if recovery.event is Trigger.CANCEL:
+        return change(member, job, recovery.event, recovery.detail, state=recovery.target, finished_at=now)
     values: dict[str, Any] = {"state": recovery.target, "crashes": job.crashes + 1, "reason": recovery.reason}
     if recovery.target is State.FAILED:
         values["finished_at"] = now
@@ -176,7 +179,11 @@ def release_unknown_claims(database: RedisDatabase, worker: str, held: Sequence[
         lost = {
             member: job
             for member, job in found.items()
-            if job.state is State.RUNNING and job.worker == worker and (job.id, job.version) not in known
+            if job.state is State.RUNNING
+            and job.worker == worker
+            and (job.id, job.version) not in known
+            # Such a job runs under another version than its worker has claimed.
+            and not is_cancel_request(job.reason)
         }
         if lost:
             changes = [_released(member, job, UNKNOWN) for member, job in lost.items()]

@@ -1,7 +1,9 @@
+-- A job that was asked to stop runs under another version than its worker has claimed.
 -- name: lock_unknown_claims (each lease: Lease)
 SELECT {list seq} FROM (
     SELECT job.seq FROM headrace_jobs AS job
     WHERE job.state = 'running' AND job.worker = :worker
+      AND substr(coalesce(job.reason, ''), 1, 31) <> 'cancelled by a newer call, job '
       AND (job.id, job.version) NOT IN (SELECT lease.id, lease.version FROM {each lease})
     {lock FOR UPDATE OF job}) AS disowned;
 

@@ -9,7 +9,7 @@ WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
                   WHERE job.id = lease.id AND job.version = lease.version AND job.lease_until > :now);
 
 -- name: overdue
-SELECT json_group_array(json_array(seq, worker, json(iif(attempt < max_attempts, 'true', 'false')), crashes)) FROM (
-    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs
+SELECT json_group_array(json_array(seq, worker, json(iif(attempt < max_attempts, 'true', 'false')), crashes, reason)) FROM (
+    SELECT seq, worker, attempt, max_attempts, crashes, reason FROM headrace_jobs
     WHERE state = 'running' AND (lease_until <= :now OR worker IN (SELECT value FROM json_each(:dead)))
     LIMIT :limit);

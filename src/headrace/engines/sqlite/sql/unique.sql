@@ -19,9 +19,10 @@ SELECT json_group_array(json_array(c.key, json((
     ORDER BY job.seq DESC LIMIT 1)))) FROM json_each(:c) AS c;
 
 -- name: lock_unstarted
-SELECT json_group_array(seq) FROM headrace_jobs
+SELECT json_group_array(seq) FROM headrace_jobs AS job
 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
-  AND finished_at IS NULL;
+  AND finished_at IS NULL AND coalesce(reason, '') NOT LIKE 'waits for event %'
+  AND NOT EXISTS (SELECT 1 FROM headrace_steps AS step WHERE step.job = job.seq);
 
 -- name: reschedule_jobs (each p: Replacement)
 UPDATE headrace_jobs SET {next_version :now}, run_at = p.run_at,

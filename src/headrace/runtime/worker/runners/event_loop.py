@@ -192,9 +192,9 @@ class EventLoop:
         self._return_slot(run)
 
     def _end_abandoned(self, run: Attempt, _: asyncio.Task[None]) -> None:
-        """End a run that lost its lease and has no outcome; else the worker would never forget it."""
+        """End a run that lost its lease, or was to end, and has no outcome; else the worker would never forget it."""
         for each in run.together:
-            if each.stage is Stage.ABANDONED:
+            if each.stage is Stage.ABANDONED or (each.stage is Stage.STARTED and each.cancelled):
                 self._worker_state.end(each, release(each.claim, "its lease was lost", self._worker_state.now()))
 
     async def _end_failed(self, run: Attempt, error: BaseException) -> None:

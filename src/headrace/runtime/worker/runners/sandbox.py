@@ -34,6 +34,7 @@ _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(JobNote)
 _options = msgspec.json.Decoder(JobOptions)
 _step = msgspec.json.Decoder(tuple[Lease, Step])
+_charge = msgspec.json.Decoder(tuple[Lease, str, dict[int, int]])
 
 
 class SandboxCrashed(HeadraceError):
@@ -85,7 +86,7 @@ class Sandbox:
             kind, body = message[:1], message[1:]
             if kind == b"O":
                 outcome = _outcome.decode(body)
-                if outcome.lease != run.lease:
+                if outcome.lease != run.claim.lease:
                     self.reason = f"it answered with the outcome of another job, {outcome.id}"
                     raise EOFError
                 return run.plan.with_stored_result(run.claim, outcome)
@@ -93,7 +94,7 @@ class Sandbox:
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
                 self._send(b"a" + (b"true" if run.context.still_held() else b"false"))
-            elif kind in (b"S", b"K"):
+            elif kind in (b"S", b"K", b"B"):
                 self._send(_answer(run, kind, body))
             elif kind == b"E":
                 raise ConfigError(body.decode())
@@ -119,7 +120,7 @@ class Sandbox:
             try:
                 if self._to_interrupt is run:
                     self._to_interrupt = None
-                    self._pipe.send_bytes(b"T" + msgspec.json.encode(run.lease))
+                    self._pipe.send_bytes(b"T" + msgspec.json.encode(run.claim.lease))
             finally:
                 self._sending.release()
 
@@ -163,6 +164,9 @@ def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
     try:
         if kind == b"S":
             return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
+        if kind == b"B":
+            _, flow, runs = _charge.decode(body)
+            return b"a" + msgspec.json.encode(run.context.step_store.charge(run.claim, flow, runs))
         lease, step = _step.decode(body)
         held = lease == run.lease and run.context.step_store.save_step(run.claim, step)
         return b"a" + msgspec.json.encode(held)
@@ -181,6 +185,8 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         retry=retry or msgspec.UNSET,
         redact=(*given.redact, *(plan.task.options.redact or ())),  # the child masks secrets in its errors
         redact_args=given.redact_args,
+        budget=given.budget,
+        flow_budget=given.flow_budget,
     )
     run.load()
     # Decrypted: a child gets no keys, as its job could read them.

@@ -11,7 +11,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,6 +20,7 @@ import msgspec
 from headrace.core.clock import SystemClock
 from headrace.core.codec.secret_names import WORDS
 from headrace.core.events.stream import StreamLimits
+from headrace.core.jobs.budgets import Spending
 from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
@@ -140,6 +141,10 @@ class _Parent:
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self.request(b"K", msgspec.json.encode((claim.lease, step))) == b"true"
+
+    def charge(self, claim: Claim, flow: str, runs: Mapping[int, int]) -> Spending | None:
+        body = msgspec.json.encode((claim.lease, flow, runs))
+        return msgspec.json.decode(self.request(b"B", body), type=Spending | None)
 
     @property
     def joined(self) -> JoinedSteps:

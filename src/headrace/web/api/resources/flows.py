@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headrace.app.jobs.records import JobRecord, record_of
+from headrace.core.jobs.budgets import Spending
+from headrace.core.queues.rates import MOST_UNITS
 from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.web.api.route_table import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit
@@ -36,11 +38,21 @@ class FlowList(Struct, frozen=True):
 
 
 class FlowDetail(Struct, frozen=True):
-    """A flow with its jobs and the graph of their dependencies."""
+    """A flow with its jobs and the graph of their dependencies.
+
+    `budget` are the units that its jobs have reported, and how many they may; null without a budget.
+    """
 
     flow: FlowRecord
+    budget: Spending | None
     jobs: list[JobRecord]
     graph: dict[str, Any]
+
+
+class FlowBudget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many units the jobs of a flow may report in all."""
+
+    units: Annotated[int, Meta(ge=1, le=MOST_UNITS)]
 
 
 class FlowQuery(Struct, frozen=True):
@@ -62,7 +74,7 @@ def find(context: RequestContext, query: FlowQuery) -> FlowList:
 def get(context: RequestContext, flow_id: str) -> FlowDetail:
     """Return one flow with its jobs and its graph."""
     run = context.app.flows.get(flow_id)
-    return FlowDetail(_record(run), [record_of(job) for job in run.jobs], run.graph())
+    return FlowDetail(_record(run), run.spending, [record_of(job) for job in run.jobs], run.graph())
 
 
 @table.post("/flows/{flow_id}/cancel")
@@ -75,6 +87,12 @@ def cancel(context: RequestContext, flow_id: str) -> Changed:
 def retry(context: RequestContext, flow_id: str) -> Changed:
     """Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them."""
     return Changed(context.app.flows.get(flow_id).retry())
+
+
+@table.post("/flows/{flow_id}/budget", example={"units": 80000})
+def set_budget(context: RequestContext, flow_id: str, body: FlowBudget) -> Spending:
+    """Change the budget of a flow that was enqueued with one."""
+    return context.app.flows.get(flow_id).set_budget(body.units)
 
 
 def _record(run: FlowRun) -> FlowRecord:

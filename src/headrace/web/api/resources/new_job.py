@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
@@ -11,7 +11,7 @@ from headrace.app.parts import declared_task
 from headrace.core.jobs.states import State
 from headrace.core.tasks.option_fields import JobOptionFields, Key, Span, TaskName
 from headrace.core.tasks.retry import BackoffKind, Retry
-from headrace.core.tasks.unique import Unique
+from headrace.core.tasks.unique import OnConflict, Unique
 from headrace.runtime.jobs.task import Call
 from headrace.web.api.schemas import decoded, given_fields
 from headrace.web.api.values import RetryLimit
@@ -41,9 +41,7 @@ class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: Key | None = None
     states: list[State] | None = None
     window: Span | None = None
-    on_conflict: Literal["return_existing", "raise", "replace", "reschedule", "keep_last_if_running"] = (
-        "return_existing"
-    )
+    on_conflict: OnConflict = "return_existing"
 
 
 class JobRequest(JobOptionFields, frozen=True, kw_only=True, forbid_unknown_fields=True):

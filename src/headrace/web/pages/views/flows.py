@@ -41,6 +41,7 @@ def show_one(request: PageRequest) -> Mapping[str, Any]:
     return {
         "run": run,
         "count": count_of(run),
+        "spending": run.spending,
         "graph": draw_graph(request, run) if is_drawn else None,
         "jobs": summaries(jobs, request.app),
         "topics": tuple(f"job:{job.id}" for job in run.jobs) if has_job_topics else ("job",),

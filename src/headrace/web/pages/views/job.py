@@ -13,6 +13,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.codec.payload_refs import PayloadRef, is_reference, reference_in
 from headrace.core.damaged_records import read_or
 from headrace.core.events.history import HistoryEntry
+from headrace.core.jobs.budgets import Spending, budgets_of
 from headrace.core.jobs.questions import fields_of
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
 from headrace.core.jobs.steps import is_awaiting
@@ -83,6 +84,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "not_loaded": not most and is_reference(job.row.payload),
         "can_load": not most and any(ref.size <= largest for ref in _references(job)),
         "result": result(job, most) if job.state is State.COMPLETED else None,
+        "spending": _spending(job),
         "metadata": formatting.plain_json(job.redacted(job.metadata)) if job.row.metadata else "",
         "expires_at": job.expires_at,
         "lease_until": to_datetime(job.row.lease_until),
@@ -107,6 +109,12 @@ def _references(job: Job[Any]) -> list[PayloadRef]:
     """The payloads of the job that are in the payload store."""
     row = job.full_row
     return [ref for text in (row.payload, row.result) if text and (ref := read_or(reference_in, text, None))]
+
+
+def _spending(job: Job[Any]) -> Spending | None:
+    """The units that it has reported and may report, if it or its flow has a budget."""
+    budgets = budgets_of(job.row.options)
+    return None if budgets is None else Spending(job.cost, budgets.budget or None)
 
 
 def _line(job: Job[Any], line: LogEntry) -> ShownLogLine:

@@ -93,6 +93,7 @@ local function store(new)
     list[#list + 1] = entry
   end
   grow_queue(new.queue, 1)
+  return entry
 end
 
 -- Record that the job is updated, and set its new state. The old state is remembered once: the job has to be removed
@@ -136,12 +137,50 @@ local function resolve_conflict(entry, new, act)
   if act == 'refuse' then return 'refused' end
   -- A waiting job whose own run is over has started, too.
   if act == 'keep' or not updatable[effective_state(entry, true)] or entry.job.finished_at then return 'existing' end
-  if act == 'replace' then
+  if act ~= 'reschedule' then
     replace(entry, new)
     return 'replaced'
   end
   reschedule(entry, new)
   return 'rescheduled'
+end
+
+-- Jobs that have started, of a key whose newest call cancels them: a running one is asked to stop, and gets the next
+-- version; the others are cancelled at once.
+
+local cancelled, messages = {}, {}
+
+local function request_cancel(member, j, reason)
+  record_history(member, j, now, 'cancel_request', 'running', reason)
+  j.reason = reason
+  $Version(j) = $next_version(j.version, now)
+  put_record(member, encode_job(j))
+  messages.commands = true
+end
+
+local function cancel(member, j, reason)
+  record_history(member, j, now, 'cancel', 'cancelled', reason, j.finished_at)
+  move(member, j, now, function() j.state, j.finished_at, j.reason = 'cancelled', now, reason end)
+  j.member, cancelled[#cancelled + 1], messages.done, messages.work = member, j, true, true
+end
+
+local function has_started(entry)
+  return not entry.before and not entry.content
+    and (entry.job.finished_at or effective_state(entry, true) == 'running')
+end
+
+local function cancel_started(key, newest)
+  local reason = string.format($Text.CANCELLED_BY_CALL, newest.job.id)
+  for _, entry in ipairs(jobs_of(key)) do
+    local j = entry.job
+    if not FINAL[j.state] and has_started(entry)
+      and (j.reason or ''):sub(1, #$Text.CANCEL_REQUESTED) ~= $Text.CANCEL_REQUESTED then
+      local runs = j.state == 'running'
+      if runs then request_cancel(entry.member, j, reason) else cancel(entry.member, j, reason) end
+      local detail = runs and $Text.CANCELS_RUNNING or $Text.CANCELS_STARTED
+      append_remark(newest.member, newest.job, now, 'supersede', string.format(detail, j.id))
+    end
+  end
 end
 
 -- Writing.
@@ -193,12 +232,18 @@ local function result_for(i, new)
   end
   local rule = new.unique_key and rules[i]
   local act = rule and rule[$UniqueRule.act]
-  local updates = act == 'replace' or act == 'reschedule'
+  local updates = act == 'replace' or act == 'reschedule' or act == 'cancel'
   local entry = rule and newest(new.unique_key, rule[$UniqueRule.conditions], updates)
-  if entry then return resolve_conflict(entry, new, act), entry.job.id end
-  seen[new.id] = true
-  store(new)
-  return 'new', new.id
+  if act == 'cancel' and entry and entry.job.finished_at then entry = nil end -- it has started
+  local kind = 'new'
+  if entry then
+    kind = resolve_conflict(entry, new, act)
+  else
+    seen[new.id] = true
+    entry = store(new)
+  end
+  if act == 'cancel' and kind ~= 'existing' then cancel_started(new.unique_key, entry) end
+  return kind, entry.job.id
 end
 
 local offset = count < 16 and 1 or count < 65536 and 3 or 5
@@ -217,6 +262,7 @@ if #entries > 0 or next(drops) then
   end
   will_publish = next(queue_growth) ~= nil
   flush_new_jobs()
+  if #cancelled > 0 and call('EXISTS', HAS_DEPENDENCIES) == 1 then propagation().propagate(cancelled, now, messages) end
 end
-announce(now, {})
+announce(now, messages)
 return results
