@@ -19,7 +19,7 @@ from headrace.runtime.metrics.collector import MetricsCollector
 _IDLE_AFTER = 60.0  # seconds
 _IDLE, _OTHERS, _OWN = 12.0, 10.0, 12.0
 _IDLE_OF: dict[type[MaintenanceTask], float] = {
-    MetricsCollector: 28.0,
+    MetricsCollector: 33.0,
     Housekeeping: 30.0,
 }
 _CHECK_EVERY, _CHECK_EVERY_IF_IDLE = 60.0, 600.0

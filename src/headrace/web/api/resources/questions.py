@@ -30,7 +30,7 @@ class AnswerRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     answer: Any
     event: str | None = None
-    number: int | None = None
+    number: Annotated[int, Meta(ge=1, le=2**53)] | None = None
 
 
 class SignalRequest(Struct, frozen=True, forbid_unknown_fields=True):
