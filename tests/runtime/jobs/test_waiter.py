@@ -116,7 +116,7 @@ def test_all_concurrent_waits_end_with_an_error_when_the_app_is_closed(
     for thread in threads:
         thread.start()
     waiting.wait(PATIENCE)
-    eventually(lambda: sum(map(len, app.services._waiting()._awaited.values())) == 2)
+    eventually(lambda: sum(map(len, app.services.waits.waiter()._awaited.values())) == 2)
     app.close()
     for thread in threads:
         thread.join(PATIENCE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ from headrace.app.services import archived_jobs
 from headrace.app.services.declared_tasks import DeclaredTasks
 from headrace.app.services.held_by_parents import BY_PARENTS, holds, refuse_without_parent
 from headrace.app.services.questions import explain_question, stored_question
+from headrace.app.services.waiting import JobWaits
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
@@ -48,7 +47,6 @@ from headrace.runtime.submit.dependencies import rows_of
 
 if TYPE_CHECKING:
     from headrace.app.services.streams import JobStream
-    from headrace.runtime.jobs.waiter import Waiter
     from headrace.runtime.spool.spool import Spool
 
 _BATCH = 1000
@@ -83,8 +81,7 @@ class Services:
             self.payloads.attach(engine, clock)
         self._spool = spool
         self._declared = DeclaredTasks(engine)
-        self._waiter: Waiter | None = None
-        self._waiter_lock = threading.Lock()
+        self.waits = JobWaits(engine, spool)
 
     def use_archive(self, store: Engine | None) -> None:
         """Use a separate store as the archive."""
@@ -101,8 +98,7 @@ class Services:
         return with_declared(stored_policies(self.engine.document_store), declared_by(self.tasks))
 
     def close(self) -> None:
-        if self._waiter is not None:
-            self._waiter.close()
+        self.waits.close()
 
     def command_worker(self, worker_id: str, command: str) -> bool:
         """Send a worker the command run, pause or stop; False if it is unknown."""
@@ -214,29 +210,10 @@ class Services:
             )
 
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
-        if spooled and self._spool is not None:
-            started = time.monotonic()
-            if not self._spool.waiting().wait(job_id, timeout):
-                return False
-            timeout = _left(timeout, started)
-        return self._waiting().wait(job_id, timeout)
+        return self.waits.wait(job_id, timeout, spooled)
 
     async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
-        if spooled and self._spool is not None:
-            started = time.monotonic()
-            if not await self._spool.waiting().await_finish(job_id, timeout):
-                return False
-            timeout = _left(timeout, started)
-        return await self._waiting().await_finish(job_id, timeout)
-
-    def _waiting(self) -> Waiter:
-        # Deferred, with its thread: many programs never wait for a job.
-        from headrace.runtime.jobs.waiter import Waiter
-
-        with self._waiter_lock:  # a second waiter would not be closed with the app
-            if self._waiter is None:
-                self._waiter = Waiter(self.engine)
-            return self._waiter
+        return await self.waits.await_finish(job_id, timeout, spooled)
 
     def history_of(self, row: JobRow) -> tuple[list[HistoryEntry], list[AttemptError]]:
         if row.seq == ARCHIVED:
@@ -401,7 +378,3 @@ def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPol
         )
         for name, task in tasks.items()
     }
-
-
-def _left(timeout: float | None, started: float) -> float | None:
-    return None if timeout is None else max(timeout - (time.monotonic() - started), 0.0)

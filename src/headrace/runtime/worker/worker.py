@@ -140,11 +140,8 @@ class Worker:
             self._engine, self._worker_state, self._threads, self._loop, self, self._settings.lease, self._settings.beat
         )
         # A draining worker fires no schedules and does no maintenance.
-        maintenance_tasks = (
-            ()
-            if is_drain
-            else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing, self._payloads)
-        )
+        maintained = (self._engine, self._settings, self._archive, run_specs.removing, self._payloads)
+        maintenance_tasks = () if is_drain else maintenance_tasks_of(*maintained)
         pause_factor = PauseFactor(self._engine, self.id, self._worker_state)
         maintenance = MaintenanceLoop(maintenance_tasks, self._worker_state.has_jobs, pause_factor, self._outage.log)
         schedulers = [] if is_drain else [Scheduler(self._engine, self._declare)]
