@@ -18,6 +18,8 @@ from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.events.event import Event
 from headrace.core.events.webhooks import WebhookRow
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import row_of
 from headrace.errors import InvalidJob
@@ -168,6 +170,21 @@ def test_a_later_erasure_finishes_one_that_was_cut_off(app: Headrace, monkeypatc
     assert len(app.engine.document_store.get(KIND)) == 3
     assert jobs <= ids_in_events(app)
     app.admin.erase(tag="another", by="dan")
+    assert not jobs & ids_in_events(app)
+    assert app.engine.document_store.get(KIND) == []
+
+
+def test_an_erasure_beside_another_leaves_its_ids_to_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, move, others = insert(app, 3), app.engine.queries.move, list[Erasure]()
+
+    def meanwhile(which: Filter, event: Trigger, limit: int) -> list[str]:
+        if event is Trigger.DELETE and not others:  # the ids are stored, and their jobs still there
+            others.append(app.admin.erase(tag="another", by="eve"))
+        return move(which, event, limit)
+
+    monkeypatch.setattr(app.engine.queries, "move", meanwhile)
+    assert app.admin.erase(tag="user:42", by="dan").jobs == 3
+    assert others
     assert not jobs & ids_in_events(app)
     assert app.engine.document_store.get(KIND) == []
 
