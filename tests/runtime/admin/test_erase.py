@@ -231,6 +231,9 @@ def test_dead_letters_and_archived_jobs_match_as_jobs_do(app: Headrace) -> None:
 def test_it_needs_a_filter_and_a_name(app: Headrace) -> None:
     with pytest.raises(InvalidJob, match="at least one filter"):
         app.admin.erase(by="dan", tag=None)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidJob, match="at least one filter"):
+            app.admin.erase(by="dan", text="", dry_run=dry_run)
     with pytest.raises(InvalidJob, match="by: give the name"):
         app.admin.erase(tag="user:42")
     with pytest.raises(InvalidJob, match="unknown filter 'user'"):

@@ -98,12 +98,17 @@ def erase_jobs(services: Services, which: Filter, key: str | None = None, *, dry
 
     With `key`, only of jobs with this `concurrency_key` or `rate_key`.
     """
-    if which == Filter() and key is None:
+    if not has_filter(which, key):
         raise InvalidJob("give at least one filter, for example tag='user:42'")
     if not dry_run and (store_status := services.engine.transfer.store_status()) is not None:
         raise closed_error(store_status)
     ensure_deletable(services.payloads, services.engine)
     return _Eraser(services, which, key, dry_run).run()
+
+
+def has_filter(which: Filter, key: str | None) -> bool:
+    """Whether this says which jobs to erase; an empty text would match all."""
+    return key is not None or replace(which, text=which.text or None) != Filter()
 
 
 class _Named(Struct):
