@@ -16,8 +16,10 @@ from headrace.app.admin import erasure
 from headrace.app.admin.erasure import KIND, Erasure
 from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import DeadLetterFilter
+from headrace.core.documents import Document
 from headrace.core.events.event import Event
 from headrace.core.events.webhooks import WebhookRow
+from headrace.core.jobs.budgets import FlowSpending, decode_flow
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import JobExport
@@ -187,6 +189,14 @@ def test_an_erasure_beside_another_leaves_its_ids_to_it(app: Headrace, monkeypat
     assert others
     assert not jobs & ids_in_events(app)
     assert app.engine.document_store.get(KIND) == []
+
+
+def test_the_budget_of_a_flow_keeps_its_sum_and_not_the_ids(app: Headrace) -> None:
+    charged = {f"1 job:{ANN}": 3, f"1 job:{BOB}": 4}
+    app.engine.document_store.put([Document("budget", "flow", 0, FlowSpending(10, 0, charged).encoded())])
+    app.admin.erase(ids=[f"job:{ANN}"], by="dan")
+    [document] = app.engine.document_store.get("budget")
+    assert decode_flow(document.value) == FlowSpending(10, 3, {f"1 job:{BOB}": 4})
 
 
 def test_many_ids_are_erased_part_by_part(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:

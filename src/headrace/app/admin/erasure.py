@@ -34,6 +34,7 @@ from headrace.core.tasks.index import HIDDEN
 from headrace.core.text import counted
 from headrace.engines.shared.decisions import closed_error
 from headrace.errors import HeadraceError, InvalidJob
+from headrace.runtime.budgets import forget_jobs
 from headrace.runtime.documents import documents_of
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.payloads.payloads import ensure_deletable
@@ -254,6 +255,7 @@ class _Eraser:
         for keys in _batches(gone):
             for document in store.get(QUESTION, keys):
                 erasure.questions += store.put((), [document])
+        forget_jobs(store, gone)
         if (payloads := self._services.payloads) is not None and payloads.files is not None:
             erasure.payloads += payloads.delete_of(gone - self._existing(gone))
         erasure.events += self._engine.events.erase(named.ids)
