@@ -531,7 +531,7 @@ class MemoryQueries:
 
 
 def _matches(job: JobRow, which: Filter) -> bool:
-    payload = "" if job.payload.startswith('{"$sealed"') else job.payload
+    payload = "" if job.payload.startswith(('{"$sealed"', '{"$stored"')) else job.payload
     text = "\n".join([job.id, job.task, payload, job.reason or "", job.metadata or ""])
     return (
         (not which.ids or job.id in which.ids)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from headrace.core.damaged_records import read_or
 from headrace.core.documents import Document
 from headrace.core.jobs.budgets import (
     KIND,
@@ -127,6 +128,17 @@ def _own_cost(queries: Queries, claim: Claim) -> int:
         return 0  # its first run
     steps = queries.details(claim.id, history=False, logs=0).steps
     return sum(present_costs(queries, claim.id, steps).values())
+
+
+def forget_jobs(store: DocumentStore, jobs: Collection[str]) -> None:
+    """Keep the sums of what these jobs have reported, without their ids."""
+
+    def forget(found: FlowSpending | None) -> FlowSpending:
+        return (found or FlowSpending(0)).without(jobs)
+
+    for document in list(documents_of(store, _KIND)):
+        if not read_or(decode_flow, document.value, FlowSpending(0)).jobs.isdisjoint(jobs):
+            _changed(store, document.key, forget)
 
 
 def drop_budgets(engine: Engine, now: int) -> None:

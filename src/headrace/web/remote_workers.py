@@ -48,7 +48,7 @@ from headrace.errors import (
     RetryLater,
     Snooze,
 )
-from headrace.runtime.jobs.encryption import encrypted_note
+from headrace.runtime.jobs.encryption import encrypted_note, loaded_claim
 from headrace.runtime.jobs.task import Call
 from headrace.runtime.payloads.payloads import limit_of
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
@@ -63,6 +63,7 @@ _REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
 _POLL_INTERVAL = 5.0  # seconds: poll interval for jobs without a notification
 _SHUTDOWN_POLL = 0.5  # seconds: at most this long a waiting claim delays the server's shutdown
 _MAX_CHARS = 20_000
+_NOT_MASKED = "(not stored: the arguments could not be loaded to mask their secrets in it)"
 _NOT_IN_TYPE_NAME = re.compile(r"[^\w.$:-]+")
 
 
@@ -258,7 +259,7 @@ class RemoteWorkers:
         error_info = result.error
         if error_info is None or outcome.error_type is None:
             return outcome
-        error_info = run_spec.masked(claim, error_info)
+        error_info = self._masked(run_spec, claim, error_info)
         error_fingerprint = fingerprint(claim.task, error_info, outcome.reason or "") if outcome.fingerprint else ""
         error_fields = {
             "error_type": error_info.type,
@@ -266,6 +267,14 @@ class RemoteWorkers:
             "error_traceback": error_info.traceback,
         }
         return structs.replace(outcome, fingerprint=error_fingerprint, **error_fields)
+
+    def _masked(self, run_spec: RunSpec, claim: Claim, error_info: ErrorInfo) -> ErrorInfo:
+        """The error with the job's secrets masked; without its texts if these can't be loaded any more."""
+        try:
+            loaded = loaded_claim(self._app.services.payloads, claim)
+        except (CorruptPayload, EngineUnavailable):
+            return structs.replace(error_info, message=_NOT_MASKED, traceback="")
+        return run_spec.masked(loaded, error_info)
 
     def _success(self, claim: Claim, run_spec: RunSpec, result: AttemptResult, now: int) -> Outcome:
         try:

@@ -92,10 +92,14 @@ def test_the_reason_of_a_failure_is_searched_too(engine: Engine) -> None:
     assert found(engine, Filter(text="permanent")) == ["job"]
 
 
-def test_a_sealed_call_says_nothing_whatever_it_looks_like(engine: Engine) -> None:
-    encrypted = '{"$sealed":["2026","bm9uY2U=","bmVlZGxlneedle"]}'
-    engine.insert([new_job("sealed", payload=encrypted), new_job("clear", payload='["needle"]')], now=NOW)
-    engine.insert([new_job("told", payload=encrypted, metadata='{"k":"needle"}')], now=NOW)
+@pytest.mark.parametrize(
+    "unreadable",
+    ['{"$sealed":["2026","bm9uY2U=","bmVlZGxlneedle"]}', '{"$stored":["0/2026/needle.call.0",1,"needle"]}'],
+    ids=["encrypted", "in a payload store"],
+)
+def test_a_sealed_call_says_nothing_whatever_it_looks_like(engine: Engine, unreadable: str) -> None:
+    engine.insert([new_job("sealed", payload=unreadable), new_job("clear", payload='["needle"]')], now=NOW)
+    engine.insert([new_job("told", payload=unreadable, metadata='{"k":"needle"}')], now=NOW)
     for which in (Filter(text="needle"), Filter(text="needle", queue="default")):
         assert sorted(found(engine, which)) == ["clear", "told"]
         assert engine.queries.count(which).jobs == 2

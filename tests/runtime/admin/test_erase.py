@@ -16,8 +16,12 @@ from headrace.app.admin import erasure
 from headrace.app.admin.erasure import KIND, Erasure
 from headrace.core.clock import to_datetime
 from headrace.core.dead_letters.records import DeadLetterFilter
+from headrace.core.documents import Document
 from headrace.core.events.event import Event
 from headrace.core.events.webhooks import WebhookRow
+from headrace.core.jobs.budgets import FlowSpending, decode_flow
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import row_of
 from headrace.errors import InvalidJob
@@ -172,6 +176,29 @@ def test_a_later_erasure_finishes_one_that_was_cut_off(app: Headrace, monkeypatc
     assert app.engine.document_store.get(KIND) == []
 
 
+def test_an_erasure_beside_another_leaves_its_ids_to_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, move, others = insert(app, 3), app.engine.queries.move, list[Erasure]()
+
+    def meanwhile(which: Filter, event: Trigger, limit: int) -> list[str]:
+        if event is Trigger.DELETE and not others:  # the ids are stored, and their jobs still there
+            others.append(app.admin.erase(tag="another", by="eve"))
+        return move(which, event, limit)
+
+    monkeypatch.setattr(app.engine.queries, "move", meanwhile)
+    assert app.admin.erase(tag="user:42", by="dan").jobs == 3
+    assert others
+    assert not jobs & ids_in_events(app)
+    assert app.engine.document_store.get(KIND) == []
+
+
+def test_the_budget_of_a_flow_keeps_its_sum_and_not_the_ids(app: Headrace) -> None:
+    charged = {f"1 job:{ANN}": 3, f"1 job:{BOB}": 4}
+    app.engine.document_store.put([Document("budget", "flow", 0, FlowSpending(10, 0, charged).encoded())])
+    app.admin.erase(ids=[f"job:{ANN}"], by="dan")
+    [document] = app.engine.document_store.get("budget")
+    assert decode_flow(document.value) == FlowSpending(10, 3, {f"1 job:{BOB}": 4})
+
+
 def test_many_ids_are_erased_part_by_part(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasure, "_IDS_PER_PASS", 300)
     jobs, sizes = insert(app, 1000), list[int]()
@@ -214,6 +241,9 @@ def test_dead_letters_and_archived_jobs_match_as_jobs_do(app: Headrace) -> None:
 def test_it_needs_a_filter_and_a_name(app: Headrace) -> None:
     with pytest.raises(InvalidJob, match="at least one filter"):
         app.admin.erase(by="dan", tag=None)
+    for dry_run in (True, False):
+        with pytest.raises(InvalidJob, match="at least one filter"):
+            app.admin.erase(by="dan", text="", dry_run=dry_run)
     with pytest.raises(InvalidJob, match="by: give the name"):
         app.admin.erase(tag="user:42")
     with pytest.raises(InvalidJob, match="unknown filter 'user'"):

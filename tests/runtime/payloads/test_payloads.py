@@ -287,6 +287,12 @@ def _diagnose(app: Headrace) -> list[Any]:
     return diagnose(app)
 
 
+def test_with_keys_the_doctor_takes_a_large_job_for_encrypted(make: Callable[..., Headrace]) -> None:
+    app = make(encryption_keys=[KEY])
+    app.enqueue("echo", BIG)
+    assert "not_encrypted" not in {finding.code for finding in _diagnose(app)}
+
+
 def test_the_doctor_reports_missing_files_and_a_store_that_is_away(app: Headrace, payloads: Path) -> None:
     job = app.enqueue("echo", BIG)
     assert not [finding for finding in _diagnose(app) if finding.code.startswith("payload")]
@@ -308,6 +314,15 @@ def test_a_fork_and_a_replay_and_a_retry_have_the_arguments(app: Headrace, paylo
     job.retry()
     drain(app)
     assert (job.refresh().outcome(), fork.refresh().outcome()) == (LARGE, LARGE)
+
+
+def test_an_app_without_the_setting_forks_no_large_job(app: Headrace, url: str) -> None:
+    app.task(name="echo")(lambda text: text)
+    job = app.enqueue("echo", BIG)
+    drain(app)
+    with Headrace(url) as other, pytest.raises(CorruptPayload, match="payload_store is not set here"):
+        other.jobs.fork(job.id)
+    assert app.jobs.count() == 1
 
 
 def test_a_dead_letter_is_requeued_also_with_other_arguments(app: Headrace, payloads: Path) -> None:

@@ -84,3 +84,23 @@ def test_during_an_outage_an_http_worker_gets_other_jobs(
     assert away.refresh().state == "scheduled"
     assert "is not mounted" in (away.reason or "")
     assert away.attempt == 0
+
+
+@pytest.mark.parametrize("damage", ["missing", "away"])
+def test_an_error_of_an_http_worker_is_not_stored_unmasked(app: Headrace, api: Api, folder: Path, damage: str) -> None:
+    app.task(name="login", redact=["secret"], retry=0)(lambda text, secret: text)
+    job = app.enqueue("login", BIG, secret="hunter2")
+    [claim] = api.ask("POST", "/worker/claim", json={**ASK, "tasks": ["login"]})["jobs"]
+    assert claim["kwargs"] == {"secret": "hunter2"}
+    ref = reference_in(job.row.payload)
+    assert ref is not None
+    if damage == "missing":
+        (folder / "payloads" / ref.path).unlink()
+    else:
+        (folder / "payloads").rename(folder / "away")
+    error = {"type": "ValueError", "message": "no hunter2", "traceback": "with hunter2"}
+    outcome = {"id": claim["id"], "version": claim["version"], "outcome": "failure", "error": error}
+    api.ask("POST", "/worker/settle", json={"worker": "node-1", "outcomes": [outcome]})
+    [stored] = job.refresh().errors
+    assert stored.type == "ValueError"
+    assert "hunter2" not in f"{stored.message}{stored.traceback}"

@@ -40,7 +40,10 @@ def test_a_reference_leads_to_no_other_file(path: str) -> None:
         payload_refs.read(f'{{"$stored":["{path}",1,"{"0" * 64}"]}}')
 
 
-@pytest.mark.parametrize("text", ['{"$stored":1}', '{"$stored"', '{"$stored":["a",1,"b"],"more":1}'])
+DEEP = f'{{"$stored":["a",1,"b"],"promises":[{"[" * 3000}{"]" * 3000}]}}'
+
+
+@pytest.mark.parametrize("text", ['{"$stored":1}', '{"$stored"', '{"$stored":["a",1,"b"],"more":1}', DEEP])
 def test_a_damaged_reference_is_corrupt(text: str) -> None:
     with pytest.raises(CorruptPayload):
         payload_refs.read(text)

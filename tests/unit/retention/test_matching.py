@@ -50,5 +50,5 @@ def test_every_filter_has_to_match() -> None:
 
 def test_a_text_is_searched_where_a_store_searches_it() -> None:
     assert all(matches(Filter(text=text), JOB) for text in ("j1", "end", "ann", "bob", "too late"))
-    sealed = replace(JOB, payload='{"$sealed":"ann"}')
-    assert not matches(Filter(text="ann"), sealed)
+    for mark in ("$sealed", "$stored"):
+        assert not matches(Filter(text="ann"), replace(JOB, payload=f'{{"{mark}":"ann"}}'))

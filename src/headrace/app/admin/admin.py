@@ -14,7 +14,7 @@ import msgspec
 from headrace.app.admin import backups
 from headrace.app.admin.audit import Audit
 from headrace.app.admin.backups import Backup, Progress, Restored
-from headrace.app.admin.erasure import Erasure, erase_jobs
+from headrace.app.admin.erasure import Erasure, erase_jobs, has_filter
 from headrace.app.services.filters import as_filter, described
 from headrace.app.services.services import Services
 from headrace.app.transfer.damaged_records import damage_beside_jobs, damage_in
@@ -22,7 +22,7 @@ from headrace.app.transfer.pages import pages
 from headrace.core.codec import codec
 from headrace.core.health import stalls
 from headrace.core.health.findings import REPAIRS, Finding, MaintenanceKind, Sizes, StoragePart, size_findings
-from headrace.core.jobs.records import Filter, JobRow
+from headrace.core.jobs.records import JobRow
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.core.text import counted, nearest, short
@@ -96,7 +96,7 @@ class Admin:
         are not changed.
         """
         which, name = as_filter(filters), None if key is None else check_text("key", key)
-        if dry_run or (which == Filter() and name is None):
+        if dry_run or not has_filter(which, name):
             return erase_jobs(self._services, which, name, dry_run=dry_run)
         if by is None:
             raise InvalidJob("by: give the name of the person who erases, for the audit trail", field="by")

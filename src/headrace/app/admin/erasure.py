@@ -34,9 +34,11 @@ from headrace.core.tasks.index import HIDDEN
 from headrace.core.text import counted
 from headrace.engines.shared.decisions import closed_error
 from headrace.errors import HeadraceError, InvalidJob
+from headrace.runtime.budgets import forget_jobs
 from headrace.runtime.documents import documents_of
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.payloads.payloads import ensure_deletable
+from headrace.runtime.retention.payload_sweep import existing
 from headrace.runtime.schedules.fire import call_of
 
 KIND = f"{STAYS}erasing"  # ids of jobs that are deleted, or about to be, and may still be named elsewhere
@@ -97,12 +99,17 @@ def erase_jobs(services: Services, which: Filter, key: str | None = None, *, dry
 
     With `key`, only of jobs with this `concurrency_key` or `rate_key`.
     """
-    if which == Filter() and key is None:
+    if not has_filter(which, key):
         raise InvalidJob("give at least one filter, for example tag='user:42'")
     if not dry_run and (store_status := services.engine.transfer.store_status()) is not None:
         raise closed_error(store_status)
     ensure_deletable(services.payloads, services.engine)
     return _Eraser(services, which, key, dry_run).run()
+
+
+def has_filter(which: Filter, key: str | None) -> bool:
+    """Whether this says which jobs to erase; an empty text would match all."""
+    return key is not None or replace(which, text=which.text or None) != Filter()
 
 
 class _Named(Struct):
@@ -126,11 +133,9 @@ class _Eraser:
 
     def run(self) -> Erasure:
         erasure, which = self._erasure, self._which
-        if which.ids and not erasure.dry_run:
+        if which == Filter(ids=which.ids) and self._key is None and not erasure.dry_run:
             self._note(which.ids)  # their events may have outlived them
-        erasure.spooled = self._services.erase_spooled(
-            lambda job: self._is_wanted(as_row(job)), dry_run=erasure.dry_run
-        )
+        self._erase_spooled()
         self._erase_schedules()
         for rows in _batches(row for row in self._services.rows_where(which) if self._has_key(row)):
             erasure.jobs += self._delete(rows)
@@ -183,6 +188,18 @@ class _Eraser:
             and all(entry.event != Trigger.LEASE_LOST for entry in history[end:])
         )
 
+    def _erase_spooled(self) -> None:
+        ids: list[str] = []
+
+        def is_wanted(job: NewJob) -> bool:
+            if wanted := self._is_wanted_new(job):
+                ids.append(job.id)
+            return wanted
+
+        self._erasure.spooled = self._services.erase_spooled(is_wanted, dry_run=self._erasure.dry_run)
+        if not self._erasure.dry_run:
+            self._note(ids)
+
     def _erase_schedules(self) -> None:
         if self._which.states:  # a schedule is in none
             return
@@ -218,8 +235,10 @@ class _Eraser:
 
     def _finish(self, named: _Named) -> None:
         erasure, store = self._erasure, self._engine.document_store
+        alive = self._existing(named.ids)
+        gone = named.ids - alive
         for letters in _batches(self._dead_letters()):
-            if wanted := [letter for letter in letters if self._is_about(letter, named.ids)]:
+            if wanted := [letter for letter in letters if self._is_about(letter, gone)]:
                 self._note([letter.job_id for letter in wanted], named)
                 which = DeadLetterFilter(ids=tuple(letter.id for letter in wanted))
                 erasure.dead_letters += self._engine.dead_letters.delete(which, len(wanted))
@@ -232,15 +251,29 @@ class _Eraser:
         erasure.deliveries += self._delete_archived(
             of_webhooks, lambda row: self._delivers(shown(row).job) in about, named
         )
-        for keys in _batches(named.ids):
+        gone = named.ids - alive
+        for keys in _batches(gone):
             for document in store.get(QUESTION, keys):
                 erasure.questions += store.put((), [document])
+        forget_jobs(store, gone)
         if (payloads := self._services.payloads) is not None and payloads.files is not None:
-            erasure.payloads += payloads.delete_of(named.ids)
+            erasure.payloads += payloads.delete_of(gone - self._existing(gone))
         erasure.events += self._engine.events.erase(named.ids)
         self._erase_audit(named.ids)
         for document in named.documents:
-            store.put((), [document])
+            if self._is_finished(document, alive):
+                store.put((), [document])
+
+    def _existing(self, ids: Iterable[str]) -> set[str]:
+        """Which of these ids a job has: another erasure is about to delete it, or it is another one with that id."""
+        batches = (existing(self._engine, self._services.archive, batch) for batch in _batches(ids))
+        return {*itertools.chain.from_iterable(batches)}
+
+    def _is_finished(self, document: Document, alive: Collection[str]) -> bool:
+        """Whether the erasure that stored these ids needs them no more."""
+        is_old = document.key < audit.key_of(self._now - _LONGEST_RUN)
+        ids: list[str] = read_or(_ids, document.value, [])
+        return is_old or not any(job_id in alive for job_id in ids)
 
     def _dead_letters(self) -> Iterator[DeadLetterRow]:
         last = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from headrace.app.app import Headrace
 from headrace.core.codec.encryption import key_of, names_of
+from headrace.core.codec.payload_refs import is_reference
 from headrace.core.health.findings import Finding
 
 _CHECKED = 200  # newest jobs checked
@@ -15,7 +16,8 @@ _CHECKED = 200  # newest jobs checked
 def findings(app: Headrace) -> Iterator[Finding]:
     """Whether recent jobs can be decrypted here, and are encrypted if they should be."""
     known_keys = names_of(app.settings.encryption_keys)
-    used = Counter(key_of(job.row.payload) for job in app.jobs.find(limit=_CHECKED, whole=True))
+    payloads = [job.row.payload for job in app.jobs.find(limit=_CHECKED, whole=True)]
+    used = Counter(key_of(payload) for payload in payloads if not is_reference(payload))
     for name, jobs in used.items():
         if name is not None and name not in known_keys:
             yield Finding(

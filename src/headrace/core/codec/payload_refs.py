@@ -111,7 +111,7 @@ def read(text: str) -> tuple[PayloadRef, tuple[str, ...]]:
     """The reference, and the texts that stand in place of its result references."""
     try:
         stored = _read(text)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CorruptPayload(f"payload can't be read: its reference is damaged: {error}") from None
     ref = PayloadRef(*stored.content)
     if _is_path(ref.path) is None:  # it must not lead to another file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.codec.encryption import MARK as SEALED
+from headrace.core.codec.payload_refs import MARK as STORED
 from headrace.core.damaged_records import stored_tags
 from headrace.core.jobs.records import Filter, JobRow
 
@@ -22,5 +23,5 @@ def matches(which: Filter, job: JobRow) -> bool:
 
 
 def _texts(job: JobRow) -> list[str]:
-    payload = "" if job.payload.startswith(SEALED) else job.payload
+    payload = "" if job.payload.startswith((SEALED, STORED)) else job.payload
     return [job.id, job.task, payload, job.reason or "", job.metadata or ""]

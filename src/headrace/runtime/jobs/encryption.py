@@ -23,7 +23,7 @@ from headrace.core.codec.payload_refs import is_reference
 from headrace.core.jobs.details import STREAM
 from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob
 from headrace.core.jobs.steps import Step
-from headrace.runtime.payloads.payloads import Payloads
+from headrace.runtime.payloads.payloads import Payloads, loaded
 
 J = TypeVar("J", JobRow, NewJob)
 
@@ -41,9 +41,11 @@ def loaded_claim(payloads: Payloads | None, claim: Claim) -> Claim:
 
 def with_own_payload(payloads: Payloads | None, job: J) -> J:
     """A copy of a job, with a payload of its own in the payload store: that of the original is deleted with it."""
-    if payloads is None or not is_reference(job.payload):
+    if not is_reference(job.payload):
         return job
-    payload = payloads.stored(payloads.loaded(job.payload, "call", job.task), "call", job.task, job.id)
+    text = loaded(payloads, job.payload, "call", job.task)
+    assert payloads is not None
+    payload = payloads.stored(text, "call", job.task, job.id)
     return structs.replace(job, payload=payload, checksum=codec.checksum(payload))
 
 

@@ -94,13 +94,19 @@ class PayloadSweep:
 
     def _existing(self, ids: Sequence[str]) -> set[str]:
         """Which of these jobs may still need their payloads."""
-        queries, archive = self._engine.queries, self._archive()
-        found = {row.id for row in queries.get(ids, light=True)}
-        if archive is not None and (rest := tuple(one for one in ids if one not in found)):
-            found |= {row.id for row in last_ends(archive, rest)}
+        found = existing(self._engine, self._archive(), ids)
         if rest := tuple(one for one in ids if one not in found):
             dead_letters = self._engine.dead_letters.find(DeadLetterFilter(latest_of=rest), len(rest))
             found |= {dead_letter.job_id for dead_letter in dead_letters}
         if rest := tuple(one for one in ids if one not in found):
-            found |= {row.id for row in queries.get(rest, light=True)}  # restored from the archive meanwhile
+            # Restored from the archive meanwhile.
+            found |= {row.id for row in self._engine.queries.get(rest, light=True)}
         return found
+
+
+def existing(engine: Engine, archive: Archive | None, ids: Sequence[str]) -> set[str]:
+    """Which of these jobs are in the store or its archive."""
+    found = {row.id for row in engine.queries.get(ids, light=True)}
+    if archive is not None and (rest := tuple(one for one in ids if one not in found)):
+        found |= {row.id for row in last_ends(archive, rest)}
+    return found

@@ -23,8 +23,8 @@ DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
     SELECT of_one.place FROM gone CROSS JOIN LATERAL (
         SELECT l.ctid AS place FROM headrace_logs AS l WHERE l.job = gone.seq OFFSET 0) AS of_one));
 
--- An encrypted call is skipped: a match in it would be chance.
+-- A call that is encrypted or in the payload store is skipped: a match would be chance.
 -- name: where_text
 (strpos(job.id, :text) > 0 OR strpos(job.task, :text) > 0
- OR (strpos(job.payload, :text) > 0 AND left(job.payload, 10) <> '{"$sealed"')
+ OR (strpos(job.payload, :text) > 0 AND left(job.payload, 10) NOT IN ('{"$sealed"', '{"$stored"'))
  OR strpos(coalesce(job.reason, ''), :text) > 0 OR strpos(coalesce(job.metadata, ''), :text) > 0)

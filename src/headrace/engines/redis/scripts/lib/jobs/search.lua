@@ -215,8 +215,9 @@ local function has_text(member, j)
   if payload_record then
     local p = read_payload(payload_record)
     local payload = p.payload
-    -- An encrypted call is skipped: a match in it would be chance.
-    if payload:sub(1, 10) == '{"$sealed"' then payload = '' end
+    -- A call that is encrypted or in the payload store is skipped: a match would be chance.
+    local mark = payload:sub(1, 10)
+    if mark == '{"$sealed"' or mark == '{"$stored"' then payload = '' end
     extend(texts, {payload, p.metadata})
   end
   for i = 1, 5 do
