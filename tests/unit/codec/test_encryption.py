@@ -72,6 +72,7 @@ def test_not_one_bit_of_it_can_be_changed(data: st.DataObject) -> None:
         '{"$sealed":["2026","!!","AAAA"]}',
         '{"$sealed":["2026","A","A"],"other":1}',
         '{"$sealed":7}',
+        pytest.param('{"$sealed":["2026","AAAA","AAAA"],"promises":' + "[" * 100_000, id="nested"),
     ],
 )
 def test_a_damaged_one_is_reported_as_damaged(text: str) -> None:

@@ -60,7 +60,7 @@ def key_of(text: str) -> str | None:
         return None
     try:
         return _read(text).content[0]
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return "?"
 
 
@@ -113,7 +113,7 @@ class Cipher:
         try:
             name, nonce, content = _read(text).content
             head, raw = _as_bytes(nonce), _as_bytes(content)
-        except (msgspec.MsgspecError, binascii.Error) as error:
+        except (msgspec.MsgspecError, RecursionError, binascii.Error) as error:
             raise CorruptPayload(f"payload can't be read: its {purpose} is encrypted, and damaged: {error}") from None
         if name not in self._keys:
             raise locked(name, [*self._keys])
