@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import threading
 from datetime import timedelta
@@ -152,6 +153,21 @@ def test_the_next_question_is_asked_while_the_one_before_is_deleted(
     app.questions.answer(job, False)
     drain(app)
     assert job.result() == [True, False]
+
+
+def test_coroutines_that_ask_at_once_ask_one_after_the_other(app: Headrace) -> None:
+    @app.task
+    async def everyone() -> list[int]:
+        job = current_job()
+        asks = [("go", "First?"), ("go", "Second?"), ("stop", "Third?")]
+        return await asyncio.gather(*(job.await_event(name, ask=text, answer=int) for name, text in asks))
+
+    job = asked(app, "everyone")
+    for number, text in enumerate(("First?", "Second?", "Third?")):
+        assert app.questions.get(job).text == text
+        app.questions.answer(job, number)
+        drain(app)
+    assert job.result() == [0, 1, 2]
 
 
 def test_of_many_who_answer_at_once_one_is_heard(app: Headrace) -> None:

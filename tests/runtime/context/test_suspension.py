@@ -172,6 +172,21 @@ def test_events_are_had_in_the_order_they_came_also_those_that_came_before(app: 
     assert job.row.releases == 0
 
 
+def test_coroutines_that_wait_at_once_get_the_same_events_in_each_run(app: Headrace) -> None:
+    @app.task
+    async def order() -> list[Any]:
+        job = current_job()
+        found = await asyncio.gather(*(job.await_event("item") for _ in range(5)))
+        return [found, await job.astep("first run", lambda: found)]
+
+    for _ in range(10):
+        job = order.enqueue()
+        for number in range(5):
+            app.signal(job, "item", number)
+        drain(app)
+        assert job.result(0) == [[*range(5)], [*range(5)]]
+
+
 def test_an_event_that_comes_just_before_the_suspension_is_not_missed(app: Headrace, worker: Worker) -> None:
     gate = Gate()
 

@@ -149,6 +149,28 @@ def test_coroutines_that_wait_at_once_for_one_name_get_an_event_each(app: Headra
     assert sorted(job.result()) == [("x", 0), ("x", 1)]
 
 
+def test_an_event_that_a_wait_has_chosen_is_for_no_other(app: Headrace, clock: VirtualClock) -> None:
+    runs = []
+
+    @app.task
+    def shop() -> Any:
+        job = current_job()
+        runs.append(job.attempt)
+        if len(runs) == 1:  # as a coroutine that came to its wait before another one
+            job.wait_first("x", "y")
+            job.sleep(60)
+        return [job.wait_event("x"), job.wait_first("x", "y")]
+
+    job = shop.enqueue()
+    app.signal(job, "x", 0)
+    drain(app)
+    clock.advance(60)
+    drain(app)
+    app.signal(job, "x", 1)
+    drain(app)
+    assert job.result(0) == [1, ("x", 0)]
+
+
 @pytest.mark.parametrize(
     "names", [(), ("a",), ("a", "a"), [str(n) * 60 for n in range(9)], ("a", ""), (3, "a"), (["a", "b"],)]
 )

@@ -30,6 +30,7 @@ from headrace.engines.shared.shield import shielded
 from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
 from headrace.runtime.context.joined_steps import JoinedSteps
 from headrace.runtime.context.replaying import Replaying
+from headrace.runtime.context.turns import Turns
 from headrace.runtime.jobs.async_twin import in_thread
 
 _UNSTORABLE = "$lost"  # in place of a result that could not be stored
@@ -80,7 +81,9 @@ class StepLog:
         self._used: Counter[tuple[str, str]] = Counter()
         self._undone: Counter[str] = Counter()
         self._registering = threading.Lock()
-        self._choosing = threading.Lock()
+        self._waiting = Turns()  # coroutines of a job may wait at once
+        self._taken = set[tuple[str, int]]()  # the events that waits for the first of several chose in earlier runs
+        self._suspension: Suspended | None = None
         self._compensated = set[str]()
         self._patches: dict[str, bool] = {}
         self._compensations: list[str] = []
@@ -187,7 +190,7 @@ class StepLog:
         named = "sleep" if name is None else check_name("sleep", name)
         until = self._end_of(named, self._next("sleep", named), span)
         if self._step_store.now() < until:
-            raise Suspended(until, asleep(name))
+            raise self._suspended(until, asleep(name))
 
     def wait_event(
         self, name: str, timeout: Any, question: Question | None = None, remind: Callable[[], None] | None = None
@@ -199,6 +202,12 @@ class StepLog:
         """
         span = None if timeout is None else check_wait("timeout", timeout)
         reason = awaiting(check_name("event", name))
+        with self._waiting:  # one after the other, so that each run gives them the same events
+            return self._event(name, reason, span, question, remind)
+
+    def _event(
+        self, name: str, reason: str, span: int | None, question: Question | None, remind: Callable[[], None] | None
+    ) -> Any:
         wait = self._next("sleep", reason)
         # Checked first: a late event must not change what earlier runs have seen.
         if self._recall("sleep", _GAVE_UP.format(name), wait) is not None:
@@ -212,15 +221,15 @@ class StepLog:
                 return _decoded(event)
             self._keep("sleep", _GAVE_UP.format(name), wait, None)
             _time_out(name, span)
-        if question is not None:
+        if question is not None and self._suspension is None:  # a job asks one question at a time
             asked = replace(question, until=None if span is None else until)
             until = min(until, self._ask(name, wait, asked, remind))
-        raise Suspended(until, reason, ((name, self._used["event", name] + 1),))
+        raise self._suspended(until, reason, ((name, self._unused(name)),))
 
     def _received(self, name: str) -> Step | None:
         """The next event of this name, which this run has received by that; None if it has not come."""
         with self._lock:
-            number = self._used["event", name] + 1
+            number = self._unused(name)
             event = (self._known or {}).get(("event", name, number))
             if event is not None:
                 self._used["event", name] = number
@@ -236,9 +245,8 @@ class StepLog:
                 f"got {short(names)}",
                 value=names,
             )
-        wait = self._next("sleep", reason)
-        with self._choosing:  # coroutines of a job may wait at once
-            first = self._chosen(names, reason, wait, span)
+        with self._waiting:
+            first = self._chosen(names, reason, self._next("sleep", reason), span)
         if first is None:
             _time_out(OR.join(names), span)
         event = self._recall("event", *first)
@@ -250,12 +258,11 @@ class StepLog:
         if (known := self._recall("sleep", _FIRST.format(reason), wait)) is not None:
             first = _decoded(known)
         else:
-            taken = self._taken_by_others()
-            awaited = tuple((name, self._unused(name, taken)) for name in names)
+            awaited = tuple((name, self._unused(name)) for name in names)
             if (first := self._first_of(awaited)) is None:
                 until = self._step_store.now() + NO_DEADLINE if span is None else self._end_of(reason, wait, span)
                 if self._step_store.now() < until:
-                    raise Suspended(until, reason, awaited)
+                    raise self._suspended(until, reason, awaited)
                 self._read_anew()  # one may have come during this run
                 first = self._first_of(awaited)
             # Stored: what later runs find must not depend on what has come by then.
@@ -273,17 +280,18 @@ class StepLog:
             come = ((name, number) for kind, name, number in self._known or () if kind == "event")
             return next((event for event in come if event in awaited), None)
 
-    def _taken_by_others(self) -> set[tuple[str, int]]:
-        """The events that waits of this kind have chosen in earlier runs."""
-        with self._lock:
-            chosen = [step for step in (self._known or {}).values() if step.name.startswith(_FIRST.format(""))]
-        return {tuple(first) for step in chosen if (first := _decoded(step)) is not None}
-
-    def _unused(self, name: str, taken: set[tuple[str, int]]) -> int:
+    def _unused(self, name: str) -> int:
+        """The number of the next event of this name."""
         number = self._used["event", name] + 1
-        while (name, number) in taken:
+        while (name, number) in self._taken:
             number += 1
         return number
+
+    def _suspended(self, until: int, reason: str, awaits: Awaited | None = None) -> Suspended:
+        """Ends the run. Of coroutines that wait at once, the first one decides for what, and asks its question."""
+        with self._lock:
+            first = self._suspension = self._suspension or Suspended(until, reason, awaits)
+        return Suspended(first.until, first.reason, first.awaits)
 
     def _ask(self, name: str, wait: int, question: Question, remind: Callable[[], None] | None) -> int:
         """Ask the question, and remind of it if that is due; returns when the next reminder is."""
@@ -328,6 +336,8 @@ class StepLog:
         self._known = {(step.kind, step.name, step.number): step for step in steps}
         self._undone = Counter(step.name for step in steps if step.kind == KIND and step.value is None)
         self._compensations = jobs_of(steps)
+        chosen = (_decoded(step) for step in steps if step.name.startswith(_FIRST.format("")))
+        self._taken = {tuple(first) for first in chosen if first is not None}
         return self._known
 
     def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
