@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import BudgetExceeded, Headrace, InvalidJob, JobFailed, LeaseLost, chain, current_job, group
+from headrace import BudgetExceeded, Headrace, InvalidJob, JobFailed, LeaseLost, chain, current_job, current_jobs, group
 from headrace.core.jobs.budgets import Spending, cost_step
 from headrace.core.jobs.ids import time_of
 from headrace.core.jobs.records import ClaimRequest
@@ -276,3 +276,24 @@ def test_retention_deletes_the_budgets_of_flows_that_are_gone(app: Headrace) -> 
         job.delete()
     assert kept(days=1) == [run.id], "its jobs may be about to be committed"
     assert kept(days=2) == []
+
+
+def test_a_job_of_a_batch_exceeds_its_budget_alone(app: Headrace) -> None:
+    @app.task(batch=10, budget=10, retry=0)
+    def think(costs: list[int]) -> list[int]:
+        for job, cost in zip(current_jobs(), costs, strict=True):
+            job.report_cost(cost)
+        if 13 in costs:
+            raise OSError("away")
+        return costs
+
+    jobs = [think.enqueue(cost) for cost in (5, 20, 0)]
+    drain(app)
+    assert [(job.refresh().state, job.reason, job.cost) for job in jobs] == [
+        ("completed", None, 5),
+        ("failed", "budget_exceeded", 20),
+        ("completed", None, 0),
+    ]
+    jobs = [think.enqueue(cost) for cost in (13, 5)]
+    drain(app)
+    assert [job.refresh().reason for job in jobs] == ["budget_exceeded", "attempts_used_up"]

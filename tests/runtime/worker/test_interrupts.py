@@ -388,7 +388,7 @@ def test_a_process_may_return_what_it_has(app: Headrace) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_reports_in_a_process_leaves_its_pipe_usable(app: Headrace) -> None:
-    task = app.task(isolation="process", timeout=0.2, retry=0, interrupt=PATIENCE)(shop.report_until_interrupted)
+    task = app.task(isolation="process", timeout=0.5, retry=0, interrupt=PATIENCE)(shop.report_until_interrupted)
     probe = app.task(isolation="process")(shop.pid)
     with app.worker(concurrency=1):
         pid = probe.enqueue().result(PATIENCE)
@@ -418,7 +418,9 @@ def test_an_interrupt_that_comes_while_a_message_is_sent_follows_it(
 
 
 @pytest.mark.parametrize("jobs", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_no_job_of_a_process_is_hit_by_the_interrupt_of_another(app: Headrace, jobs: int) -> None:
+def test_no_job_of_a_process_is_hit_by_the_interrupt_of_another(
+    app: Headrace, jobs: int, caplog: pytest.LogCaptureFixture
+) -> None:
     tight = app.task(isolation="process", timeout=0.02, retry=0, interrupt=PATIENCE)(shop.return_after)
     probe = app.task(isolation="process", retry=0)(shop.pid)
     rng = random.Random(7)
@@ -426,7 +428,11 @@ def test_no_job_of_a_process_is_hit_by_the_interrupt_of_another(app: Headrace, j
         pid = probe.enqueue().result(PATIENCE)
         calls = [call for _ in range(jobs // 2) for call in (tight.bind(rng.uniform(0.01, 0.03)), probe.bind())]
         handles = app.enqueue_many(calls)
-        assert {job.result(PATIENCE) for job in handles[1::2]} == {pid}
+        pids = {pid, *(job.result(PATIENCE) for job in handles[1::2])}
         ends = [job.wait(PATIENCE) for job in handles[::2]]
     assert set(ends) <= {"completed", "failed"}
     assert {error.type for job in handles[::2] for error in job.errors} <= {"JobTimeout"}
+    # On a busy machine a run may be over before its process has it; the next job then starts another process.
+    timeouts = [text for record in caplog.records if "the attempt ran longer" in (text := record.getMessage())]
+    early = sum("it is interrupted" not in text and "failed for good" not in text for text in timeouts)
+    assert len(pids) <= 1 + early

@@ -482,6 +482,7 @@ INNER = {
         "enclosed",
         "claim",
         "add_line",
+        "exceeded",
     },
     "Task": {"submits"},
 }

@@ -19,7 +19,7 @@ from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.queues.rates import check_units
 from headrace.core.tasks.other_libraries import CONTEXT_ATTRIBUTES, unknown_attribute
 from headrace.core.tasks.trace_context import correlation_of, decoded
-from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.errors import BudgetExceeded, HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.costs import CostReports
 from headrace.runtime.context.durable_steps import DurableSteps
 from headrace.runtime.context.log_line import LEVELS, log_line
@@ -42,7 +42,7 @@ _making = threading.Lock()
 class JobContext(DurableSteps):
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_costs", "_deadline_ms", "_is_over_time", "_spawning", "_stream_writer", "_units")
+    __slots__ = ("_costs", "_deadline_ms", "_is_over_time", "_spawning", "_stream_writer", "_units", "exceeded")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class JobContext(DurableSteps):
         self._stream_writer: StreamWriter | None = None
         self._units: int | None = None
         self._costs: CostReports | None = None
+        self.exceeded: BudgetExceeded | None = None  # of a job of a batch, until its call ends
 
     @property
     def task(self) -> str:
@@ -119,6 +120,7 @@ class JobContext(DurableSteps):
         """Report the units that this run uses in all: when it ends, rates give back or charge the rest of its cost.
 
         With a budget, of the job or of its flow, the report is stored at once; BudgetExceeded if that has no more left.
+        In a batch, the job fails with it when the call has ended, and the others go on.
         """
         self._units = check_units("units", units, 0)
         if (budgets := budgets_of(self._claim.options)) is None or self._replaying is not None:
@@ -126,7 +128,12 @@ class JobContext(DurableSteps):
         with _making:
             if self._costs is None:
                 self._costs = CostReports(self._claim, self._link, budgets)
-        self._costs.report(units, self._link.now())
+        try:
+            self._costs.report(units, self._link.now())
+        except BudgetExceeded as error:
+            if not self._in_batch:
+                raise
+            self.exceeded = error
 
     async def areport_cost(self, units: int) -> None:
         """Like report_cost(), without blocking the event loop."""

@@ -60,8 +60,12 @@ class BatchCall(Generic[B]):
         except Exception as error:
             self.raised(error)
         else:
-            self.values.update(zip(self._called, results, strict=True))
+            self._end(results)
 
     def raised(self, error: BaseException) -> None:
         """The function has raised this: all its jobs have."""
-        self.values.update(dict.fromkeys(self._called, error))
+        self._end([error] * len(self._called))
+
+    def _end(self, values: Sequence[Any]) -> None:
+        for attempt, value in zip(self._called, values, strict=True):
+            self.values[attempt] = attempt.context.exceeded or value
