@@ -23,7 +23,7 @@ _BATCH = 500
 
 
 def announce(store: DocumentStore, job_id: str, step: Step) -> None:
-    """Store the record of a question, unless it exists. Whoever answers the one before may change it meanwhile."""
+    """Store the record of a question, unless it exists; again if an answer to the one before changed it meanwhile."""
     while True:
         stored = store.get(KIND, [job_id])
         known = read(record_of, stored[0]) if stored else None
