@@ -283,6 +283,22 @@ def test_a_worker_is_listed_paused_and_stopped(app: Headrace, api: Api) -> None:
     assert api.refused("POST", "/workers/nobody/stop", 404, json={})[0] == "worker-not-found"
 
 
+def test_a_worker_that_ends_before_the_answer_was_stopped(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = Headrace.stop_worker
+
+    def stopped(self: Headrace, worker_id: str) -> bool:
+        is_known = stop(self, worker_id)
+        assert worker.join(PATIENCE)
+        return is_known
+
+    monkeypatch.setattr(Headrace, "stop_worker", stopped)
+    with app.worker(concurrency=1) as worker:
+        assert api.ask("POST", f"/workers/{worker.id}/stop", json={})["id"] == worker.id
+        assert app.workers() == []
+
+
 # -- schedules, flows
 
 

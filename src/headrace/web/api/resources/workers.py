@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -57,9 +58,12 @@ def set_log_level(context: RequestContext, worker_id: str, body: LogLevelBody) -
 
 
 def _send_command(context: RequestContext, worker_id: str, command: Callable[[str], bool]) -> WorkerInfo:
+    before = _worker(context, worker_id)
     if not command(worker_id):
         raise WorkerNotFound(worker_id)
-    return _worker(context, worker_id)
+    with contextlib.suppress(WorkerNotFound):  # an idle one may have obeyed and ended
+        return _worker(context, worker_id)
+    return before
 
 
 def _worker(context: RequestContext, worker_id: str) -> WorkerInfo:
